@@ -71,3 +71,11 @@ func ReasonOf(err error, fallback string) string {
 	}
 	return fallback
 }
+
+// Wait is one reason why a pod, or one of its containers, is not yet what it
+// should be.
+type Wait struct {
+	Container string `json:"container,omitempty"` // empty for the pod as a whole
+	Reason    string `json:"reason"`              // as a container status shows it (STC-3)
+	Message   string `json:"message,omitempty"`
+}

@@ -49,8 +49,13 @@ type SandboxRecord struct {
 	IPs []string `json:"ips,omitempty"`
 	// Failure is why the last creation failed.
 	Failure *Failure `json:"failure,omitempty"`
-	// StopFailure is why stopping the sandbox last failed.
+	// StopFailure is why stopping or removing a sandbox last failed.
 	StopFailure *Failure `json:"-"`
+	// Stopped are the sandboxes that were stopped since the agent started. One
+	// that is not ready is stopped once more, since only that frees its network.
+	Stopped []string `json:"-"`
+	// Announced is the sandbox whose replacement was reported by an event.
+	Announced string `json:"-"`
 }
 
 // Initialization binds "the init containers are done" to one sandbox in one
@@ -85,11 +90,17 @@ type ContainerRecord struct {
 	// Running is the instance last seen running, empty when there is none. When
 	// it vanishes from the runtime its end is unknown (INV-12).
 	Running string `json:"running,omitempty"`
+	// RunningIn is the sandbox of that instance.
+	RunningIn string `json:"runningIn,omitempty"`
 	// Exit is the newest known end of an instance. Run-once work that has one is
 	// not run again, whatever the runtime still lists (Q-31).
 	Exit *Exit `json:"exit,omitempty"`
 	// Previous is the end before Exit: lastState while the newest is not running.
 	Previous *Exit `json:"previous,omitempty"`
+	// Replacing is the instance that is being stopped so that another takes its
+	// place, by an image swap or after a failed probe: however it ends, a new one
+	// starts.
+	Replacing string `json:"replacing,omitempty"`
 	// Backoff delays restarts.
 	Backoff Backoff `json:"backoff"`
 	// Failure is why pulling, creating or starting last failed.
@@ -116,6 +127,8 @@ type Backoff struct {
 	Delay time.Duration `json:"delay,omitempty"`
 	// Updated is when Delay last grew; the entry expires after the reset window (BO-4).
 	Updated Stamp `json:"updated"`
+	// Charged is the exit for which Delay already grew: its restart is due.
+	Charged string `json:"charged,omitempty"`
 	// Announced is the exit for which the BackOff event was emitted.
 	Announced string `json:"announced,omitempty"`
 }
@@ -153,7 +166,7 @@ type RestartAll struct {
 	// Trigger is the container whose exit asked for it, and the instance.
 	Trigger   string `json:"trigger"`
 	TriggerID string `json:"triggerID"`
-	// Cleared is set once every old instance is removed.
+	// Started is when the restart began.
 	Started Stamp `json:"started"`
 }
 

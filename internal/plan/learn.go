@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"nodelet.dev/nodelet/internal/pod"
+)
+
+// reasonLost is the reason of a container that vanished while it ran (INV-12).
+const reasonLost = "ContainerStatusUnknown"
+
+// exitLost is the exit code that such a container is given.
+const exitLost = 137
+
+// learn folds an observation into the record: what was seen once is remembered
+// when the runtime forgets it.
+func learn(in Input) pod.Record {
+	rec := in.Record.Clone()
+	learnSandboxes(&rec, in)
+	for _, name := range namesToLearn(in) {
+		rec.SetContainer(name, learnContainer(rec.Container(name), name, in))
+	}
+	return rec
+}
+
+func learnSandboxes(rec *pod.Record, in Input) {
+	started := in.Now
+	for _, s := range in.Observed.Sandboxes {
+		rec.Sandbox.Attempts = max(rec.Sandbox.Attempts, s.Attempt+1)
+		if at := pod.Back(s.CreatedAt, in.Now); at.Before(started) {
+			started = at
+		}
+	}
+	if rec.Started.IsZero() {
+		rec.Started = started
+	}
+	newest, ok := in.Observed.Newest()
+	if !ok || !newest.Ready {
+		return
+	}
+	rec.Sandbox.Failure = nil
+	if len(newest.IPs) > 0 && !slices.Equal(rec.Sandbox.IPs, newest.IPs) {
+		rec.Sandbox.IPs = newest.IPs
+	}
+	for _, c := range in.Observed.Containers {
+		// INI-1: only a normal container of this very sandbox proves that the
+		// init containers are done; a leftover of an older sandbox does not.
+		if c.SandboxID == newest.ID && pod.KindOf(&in.Pod.Spec, c.Name) == pod.KindNormal {
+			rec.Initialized = pod.Initialization{SandboxID: newest.ID, BootID: in.Now.BootID}
+			return
+		}
+	}
+}
+
+// namesToLearn returns every container name that is remembered or visible, in
+// a stable order.
+func namesToLearn(in Input) []string {
+	var names []string
+	for name := range in.Record.Containers {
+		names = append(names, name)
+	}
+	for _, c := range in.Observed.Containers {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.ContainerRecord {
+	newest, seen := in.Observed.Latest(name)
+	if seen {
+		cr.Attempts = max(cr.Attempts, newest.Attempt+1)
+		switch newest.State {
+		case pod.StateRunning:
+			cr = learnRunning(cr, newest)
+		case pod.StateExited:
+			cr = learnExit(cr, exitOf(newest, in.Now))
+		case pod.StateCreated, pod.StateUnknown:
+		}
+	}
+	if cr.Running != "" {
+		if _, there := in.Observed.ByID(cr.Running); !there {
+			cr = learnExit(cr, lostExit(cr, in.Now))
+		}
+	}
+	return cr
+}
+
+func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
+	if cr.Running != c.ID {
+		cr.Running, cr.RunningIn = c.ID, c.SandboxID
+		cr.Failure, cr.StopFailure = nil, nil
+	}
+	if cr.Replacing != "" && cr.Replacing != c.ID {
+		cr.Replacing = "" // the successor runs
+	}
+	return cr
+}
+
+// learnExit remembers an end unless it is already known or older than what is.
+func learnExit(cr pod.ContainerRecord, e pod.Exit) pod.ContainerRecord {
+	if cr.Running == e.ContainerID {
+		cr.Running, cr.RunningIn = "", ""
+		cr.StopFailure = nil
+	}
+	for _, known := range []*pod.Exit{cr.Exit, cr.Previous} {
+		if known != nil && (known.ContainerID == e.ContainerID || known.Attempt > e.Attempt) {
+			return cr
+		}
+	}
+	if cr.Exit != nil {
+		cr.Previous = cr.Exit
+	}
+	cr.Exit = &e
+	return cr
+}
+
+func exitOf(c pod.Container, now pod.Stamp) pod.Exit {
+	return pod.Exit{
+		ContainerID: c.ID,
+		SandboxID:   c.SandboxID,
+		Attempt:     c.Attempt,
+		ExitCode:    c.ExitCode,
+		Reason:      c.Reason,
+		Message:     c.Message,
+		StartedAt:   c.StartedAt,
+		FinishedAt:  c.FinishedAt,
+		At:          pod.Back(c.FinishedAt, now),
+		Image:       c.Image,
+		ImageID:     c.ImageID,
+	}
+}
+
+// lostExit stands for the end of an instance that ran and is gone.
+func lostExit(cr pod.ContainerRecord, now pod.Stamp) pod.Exit {
+	attempt := uint32(0)
+	if cr.Attempts > 0 {
+		attempt = cr.Attempts - 1
+	}
+	return pod.Exit{
+		ContainerID: cr.Running,
+		SandboxID:   cr.RunningIn,
+		Attempt:     attempt,
+		ExitCode:    exitLost,
+		Reason:      reasonLost,
+		Message:     "The container could not be located when the pod was inspected",
+		FinishedAt:  now.Wall,
+		At:          now,
+	}
+}
+
+// failedExit reports whether an end counts as a failure (INI-7).
+func failedExit(e *pod.Exit) bool {
+	return e.ExitCode != 0 || e.Reason == "OOMKilled"
+}
+
+func podSucceeded(spec *corev1.PodSpec, rec *pod.Record) bool {
+	for i := range spec.Containers {
+		cr := rec.Container(spec.Containers[i].Name)
+		if cr.Exit == nil || cr.Running != "" || cr.Exit.ExitCode != 0 {
+			return false
+		}
+	}
+	return true
+}
