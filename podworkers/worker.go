@@ -1,0 +1,332 @@
+package podworkers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
+
+	"nodelet.dev/nodelet/internal/plan"
+	"nodelet.dev/nodelet/internal/pod"
+	"nodelet.dev/nodelet/internal/status"
+)
+
+// Delays of the loop itself, for what is no fault of the pod.
+const (
+	inspectRetryMin = 500 * time.Millisecond
+	inspectRetryMax = 10 * time.Second
+	storeRetry      = 5 * time.Second
+	repeatDelayMin  = 100 * time.Millisecond
+	repeatDelayMax  = 10 * time.Second
+)
+
+// worker owns one pod. All fields belong to the goroutine of run.
+type worker struct {
+	deps     *Deps
+	box      *Mailbox
+	pod      *corev1.Pod
+	specHash string
+
+	rec      pod.Record
+	observed pod.Observation
+	actedAt  time.Time
+	verdicts map[string]pod.Verdicts
+	waits    []pod.Wait
+	last     plan.Plan
+
+	wave    *wave // in flight, or nil
+	waves   chan waveResult
+	pulls   map[string]*pull // in flight, by container
+	pulled  chan pullResult
+	written chan writeResult
+	writing bool   // a write is in flight
+	stored  []byte // the durable part as it is on disk
+	failure error  // of the last write
+
+	inspectFailures int
+	repeats         int // equal waves in a row
+	notBefore       time.Time
+	timer           *time.Timer
+}
+
+func newWorker(deps *Deps, box *Mailbox, p *corev1.Pod, specHash string, rec pod.Record) *worker {
+	w := &worker{
+		deps: deps, box: box, pod: p, specHash: specHash, rec: rec,
+		waves: make(chan waveResult, 1), pulls: map[string]*pull{},
+		pulled: make(chan pullResult), written: make(chan writeResult, 1),
+		verdicts: map[string]pod.Verdicts{},
+	}
+	w.stored = durable(rec)
+	return w
+}
+
+// run works until the pod is finished, or until the agent leaves and the wave
+// in flight is over.
+func (w *worker) run(ctx context.Context, leaving <-chan struct{}) {
+	w.timer = time.NewTimer(time.Hour)
+	defer w.timer.Stop()
+	w.loop(ctx, leaving)
+	w.drain(ctx)
+	if w.rec.Phase == pod.PhaseFinished {
+		w.deps.Sink.Finished(w.pod.UID)
+	}
+}
+
+func (w *worker) loop(ctx context.Context, leaving <-chan struct{}) {
+	for {
+		w.take()
+		if w.step(ctx) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-leaving:
+			return
+		case <-w.box.wake:
+		case r := <-w.waves:
+			w.waveDone(r)
+		case r := <-w.pulled:
+			w.pullDone(r)
+		case r := <-w.written:
+			w.writeDone(r)
+		case <-w.timer.C:
+		}
+	}
+}
+
+// drain waits for what is in flight and writes what it taught.
+func (w *worker) drain(ctx context.Context) {
+	w.wantPulls(ctx, nil)
+	for w.wave != nil || len(w.pulls) > 0 || w.writing {
+		select {
+		case r := <-w.waves:
+			w.waveDone(r)
+		case r := <-w.pulled:
+			w.pullDone(r)
+		case r := <-w.written:
+			w.writeDone(r)
+		}
+	}
+	if w.rec.Phase == pod.PhaseFinished {
+		return
+	}
+	if text := durable(w.rec); !bytes.Equal(text, w.stored) {
+		if err := w.deps.Store.PutRecord(w.pod.UID, w.rec); err != nil {
+			klog.ErrorS(err, "Cannot store the record of a pod", "pod", klog.KObj(w.pod))
+		}
+	}
+}
+
+// take moves the mail into the worker's own state.
+func (w *worker) take() {
+	m := w.box.take()
+	if m.pod != nil {
+		w.pod = m.pod
+	}
+	if m.stop != nil {
+		w.requestStop(*m.stop)
+	}
+	if m.observation != nil && w.observed.TakenAt.Before(m.observation.TakenAt) {
+		w.observed = *m.observation
+		w.inspectFailures = 0
+		w.notBefore = time.Time{}
+	}
+	maps.Copy(w.verdicts, m.verdicts)
+}
+
+// requestStop merges a stop request into the record. What a wave is doing is
+// cut short when it must not go on: starts at once (PW-7), and stops when the
+// grace got shorter (PW-6).
+func (w *worker) requestStop(req pod.StopRequest) {
+	before := w.rec.Stop
+	w.rec = plan.RequestStop(w.rec, w.pod, req, w.deps.Now())
+	if w.wave == nil {
+		return
+	}
+	if before == nil || w.rec.Stop.GraceSeconds < before.GraceSeconds {
+		w.wave.cancel()
+	}
+}
+
+// step computes and acts. It returns true when the pod is finished.
+func (w *worker) step(ctx context.Context) (finished bool) {
+	if w.wave != nil {
+		return false
+	}
+	next := plan.Compute(plan.Input{
+		Pod: w.pod, Observed: w.withMessages(w.observed), Verdicts: w.verdicts, Record: w.rec,
+		ActedAt: w.actedAt, Now: w.deps.Now(), Limits: w.deps.Limits,
+	})
+	before := w.rec
+	w.rec = next.Record
+	for _, e := range next.Events {
+		w.deps.Sink.Event(w.pod, e)
+	}
+	if !next.InspectFirst {
+		w.waits = next.Why
+		w.publish(next)
+		w.wantPulls(ctx, next.Pulls)
+	}
+	if w.rec.Phase >= pod.PhaseTerminated {
+		w.deps.Ports.Release(w.pod.UID)
+	}
+	if w.rec.Phase == pod.PhaseFinished {
+		return true
+	}
+	w.act(ctx, before, next)
+	return false
+}
+
+// act starts the wave of a plan unless something says to wait, and sets the
+// timer.
+func (w *worker) act(ctx context.Context, before pod.Record, next plan.Plan) {
+	busy := next.InspectFirst || len(next.Wave) > 0
+	if busy && w.repeated(next) {
+		busy = false
+	}
+	if wait := time.Until(w.notBefore); wait > 0 {
+		w.setTimer(next.WakeAt, wait)
+		w.write(false)
+		return
+	}
+	critical := busy && critical(before, w.rec)
+	if busy && critical && w.failure != nil && w.rec.Phase == pod.PhaseSyncing {
+		// The disk does not take the intent, so nothing new is begun.
+		w.setTimer(next.WakeAt, storeRetry)
+		w.write(true)
+		return
+	}
+	if !busy {
+		w.write(false)
+		w.setTimer(next.WakeAt, 0)
+		return
+	}
+	w.last = next
+	w.startWave(ctx, next, critical)
+	w.setTimer(pod.Stamp{}, 0)
+}
+
+// repeated guards against a runtime that says it did what it did not: the same
+// wave over and over is slowed down instead of spinning.
+func (w *worker) repeated(next plan.Plan) bool {
+	if next.InspectFirst {
+		return false
+	}
+	if fmt.Sprint(next.Wave) != fmt.Sprint(w.last.Wave) {
+		w.repeats = 0
+		return false
+	}
+	w.repeats++
+	if w.repeats < 3 {
+		return false
+	}
+	w.last = plan.Plan{}
+	delay := min(repeatDelayMin<<min(w.repeats, 10), repeatDelayMax)
+	w.notBefore = time.Now().Add(delay)
+	klog.InfoS("The runtime reports no effect of a wave, waiting", "pod", klog.KObj(w.pod), "wave", fmt.Sprint(next.Wave), "delay", delay)
+	return true
+}
+
+// setTimer arms the one timer of the worker. A zero wait and a zero stamp mean
+// that only mail wakes it.
+func (w *worker) setTimer(at pod.Stamp, wait time.Duration) {
+	d := time.Duration(-1)
+	if wait > 0 {
+		d = wait
+	}
+	if !at.IsZero() {
+		if left := at.Until(w.deps.Now()); d < 0 || left < d {
+			// One tick late is better than one too early, which would spin.
+			d = left + time.Millisecond
+		}
+	}
+	w.timer.Stop()
+	if d >= 0 {
+		w.timer.Reset(d)
+	}
+}
+
+// waveDone folds the results of a wave and the inspection after it.
+func (w *worker) waveDone(r waveResult) {
+	w.wave.cancel()
+	w.wave = nil
+	w.actedAt = r.ended
+	now := w.deps.Now()
+	w.rec = plan.Settle(w.rec, r.results, w.deps.Limits, now)
+	if r.stored != nil {
+		w.stored, w.failure = r.stored, nil
+	}
+	if r.storeErr != nil {
+		w.failed(r.storeErr)
+	}
+	for _, e := range resultEvents(r.results) {
+		w.deps.Sink.Event(w.pod, e)
+	}
+	if r.inspectErr != nil {
+		w.inspectFailures++
+		delay := min(inspectRetryMin<<min(w.inspectFailures-1, 10), inspectRetryMax)
+		w.notBefore = time.Now().Add(delay)
+		klog.V(2).InfoS("Cannot inspect a pod", "pod", klog.KObj(w.pod), "err", r.inspectErr, "retry", delay)
+		return
+	}
+	w.inspectFailures = 0
+	if w.repeats < 3 {
+		w.notBefore = time.Time{}
+	}
+	w.observed = r.observed
+}
+
+// withMessages adds what dead containers left in their message files.
+func (w *worker) withMessages(o pod.Observation) pod.Observation {
+	var changed []pod.Container
+	for i, c := range o.Containers {
+		cr := w.rec.Container(c.Name)
+		if c.State != pod.StateExited || c.Message != "" || (cr.Exit != nil && cr.Exit.ContainerID == c.ID) {
+			continue
+		}
+		message := w.deps.Volumes.TerminationMessage(w.pod.UID, c.Name, c.Attempt)
+		if message == "" {
+			continue
+		}
+		if changed == nil {
+			changed = append(changed, o.Containers...)
+		}
+		changed[i].Message = message
+	}
+	if changed != nil {
+		o.Containers = changed
+	}
+	return o
+}
+
+// publish reports the status if it changed.
+func (w *worker) publish(next plan.Plan) {
+	st := status.Compute(status.Input{
+		Pod: w.pod, Observed: w.observed, Verdicts: w.verdicts, Record: w.rec, Waits: w.waits,
+		HostIPs: w.deps.HostIPs, Runtime: w.deps.RuntimeName, Now: w.deps.Now(),
+	})
+	if w.rec.Status == nil || !equality.Semantic.DeepEqual(*w.rec.Status, st) {
+		w.rec.Status = &st
+	}
+	r := Report{
+		Pod: w.pod, Status: w.rec.Status, Phase: w.rec.Phase, Waits: w.waits,
+		Deleting: w.rec.Stop != nil && w.rec.Stop.Delete, Plan: next,
+	}
+	w.deps.Sink.Publish(r)
+}
+
+// durable returns the part of a record that goes to disk.
+func durable(rec pod.Record) []byte {
+	text, err := json.Marshal(rec)
+	if err != nil {
+		panic(fmt.Sprintf("cannot encode a record: %v", err)) // a bug in the type
+	}
+	return text
+}

@@ -1,0 +1,66 @@
+package podworkers
+
+import (
+	"bytes"
+	"reflect"
+
+	"k8s.io/klog/v2"
+
+	"nodelet.dev/nodelet/internal/pod"
+)
+
+// writeResult is how a write beside the waves ended.
+type writeResult struct {
+	text []byte
+	err  error
+}
+
+// critical reports whether what changed must be on disk before the next wave:
+// a decision that the runtime cannot tell again. The rest is written beside it.
+func critical(before, after pod.Record) bool {
+	if before.Phase != after.Phase || !reflect.DeepEqual(before.Stop, after.Stop) ||
+		!reflect.DeepEqual(before.Outcome, after.Outcome) || !reflect.DeepEqual(before.RestartAll, after.RestartAll) {
+		return true
+	}
+	for name, a := range after.Containers {
+		b := before.Containers[name]
+		if a.Replacing != b.Replacing || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
+			return true
+		}
+	}
+	return false
+}
+
+// write stores the record if its durable part changed and no write is in
+// flight; one that is reports back, and then the newest is written. With force
+// it is written even if it looks unchanged: to try a full disk again.
+func (w *worker) write(force bool) {
+	if w.writing {
+		return
+	}
+	text := durable(w.rec)
+	if !force && bytes.Equal(text, w.stored) {
+		return
+	}
+	w.writing = true
+	rec, uid := w.rec, w.pod.UID
+	go func() {
+		w.written <- writeResult{text: text, err: w.deps.Store.PutRecord(uid, rec)}
+	}()
+}
+
+func (w *worker) writeDone(r writeResult) {
+	w.writing = false
+	if r.err != nil {
+		w.failed(r.err)
+		return
+	}
+	w.stored, w.failure = r.text, nil
+}
+
+func (w *worker) failed(err error) {
+	if w.failure == nil {
+		klog.ErrorS(err, "Cannot store the record of a pod; nothing new is started for it", "pod", klog.KObj(w.pod))
+	}
+	w.failure = err
+}
