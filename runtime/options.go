@@ -1,0 +1,91 @@
+package runtime
+
+import (
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Options configure a Client. Only RuntimeEndpoint is required.
+type Options struct {
+	// RuntimeEndpoint is the CRI socket, as a path or a unix:// URL.
+	RuntimeEndpoint string
+	// ImageEndpoint is the socket of the image service, by default the same.
+	ImageEndpoint string
+	// PodLogsDir holds the logs of all pods; default /var/log/pods.
+	PodLogsDir string
+	// ContainerLogLinksDir holds the links that log collectors follow; empty
+	// means none are made.
+	ContainerLogLinksDir string
+	NodeName             string
+	// HostIPs are the addresses of the machine, primary first.
+	HostIPs []string
+	// ResolvConf is the path of the machine's resolver configuration; empty
+	// gives containers none of it (DNS-4).
+	ResolvConf    string
+	ClusterDNS    []string
+	ClusterDomain string
+	// RequestTimeout limits each call; creating a sandbox gets twice that, a
+	// stop gets its grace period on top, a pull has no limit (C-21). Default 2 min.
+	RequestTimeout time.Duration
+	// MaxParallelPulls limits pulls at one time; default 4.
+	MaxParallelPulls int
+	// PullQPS and PullBurst limit how often a pull begins. More requests wait,
+	// they do not fail. Zero means no limit.
+	PullQPS   float64
+	PullBurst int
+	// MaxSandboxStarts limits sandboxes in the making; default twice the cores,
+	// at least four and at most eight.
+	MaxSandboxStarts int
+	// Allocatable is what pods may use of the machine.
+	Allocatable corev1.ResourceList
+	// MemoryCapacityBytes is what oom_score_adj is relative to; zero means the
+	// allocatable memory.
+	MemoryCapacityBytes int64
+	// MinOOMScoreAdj is the lowest score that the machine lets the runtime set.
+	MinOOMScoreAdj int64
+	// SeccompDir is where relative Localhost profiles are looked up.
+	SeccompDir string
+	// Observe is told of every call: its name, how long it took, and how it ended.
+	// It must be quick and safe for concurrent use.
+	Observe func(op string, took time.Duration, err error)
+}
+
+// DefaultContainerLogLinksDir is where log collectors look for links.
+const DefaultContainerLogLinksDir = "/var/log/containers"
+
+func (o Options) withDefaults() Options {
+	o.RuntimeEndpoint = endpointURL(o.RuntimeEndpoint)
+	o.ImageEndpoint = endpointURL(o.ImageEndpoint)
+	if o.ImageEndpoint == "" {
+		o.ImageEndpoint = o.RuntimeEndpoint
+	}
+	if o.PodLogsDir == "" {
+		o.PodLogsDir = "/var/log/pods"
+	}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = 2 * time.Minute
+	}
+	if o.MaxParallelPulls <= 0 {
+		o.MaxParallelPulls = 4
+	}
+	if o.PullBurst <= 0 {
+		o.PullBurst = max(1, int(2*o.PullQPS))
+	}
+	if o.MaxSandboxStarts <= 0 {
+		o.MaxSandboxStarts = min(max(2*goruntime.NumCPU(), 4), 8)
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, time.Duration, error) {}
+	}
+	return o
+}
+
+func endpointURL(endpoint string) string {
+	if endpoint == "" || strings.Contains(endpoint, "://") {
+		return endpoint
+	}
+	return "unix://" + endpoint
+}
