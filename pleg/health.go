@@ -1,0 +1,92 @@
+package pleg
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Health is what the PLEG knows about itself.
+type Health struct {
+	// Relisted is when the newest successful relist started; zero for never.
+	Relisted time.Time
+	// Stream reports whether the runtime's event stream stands.
+	Stream bool
+	// Err is why the newest relist failed, nil when it succeeded.
+	Err error
+	// Slow is the pod whose inspection has been in flight for longest, and since
+	// when; empty when there is none.
+	Slow      types.UID
+	SlowSince time.Time
+}
+
+// health is shared between Run and whoever asks.
+type health struct {
+	mu       sync.Mutex // guards the fields below for a few lines at a time
+	relist   time.Time
+	stream   bool
+	err      error
+	inFlight map[types.UID]time.Time
+}
+
+func (h *health) relisted(r listing) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = r.err
+	if r.err == nil {
+		h.relist = r.started
+	}
+}
+
+func (h *health) setStream(up bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stream = up
+}
+
+func (h *health) begin(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inFlight[uid] = time.Now()
+}
+
+func (h *health) end(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.inFlight, uid)
+}
+
+// Health returns the current state.
+func (p *PLEG) Health() Health {
+	h := &p.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := Health{Relisted: h.relist, Stream: h.stream, Err: h.err}
+	for uid, since := range h.inFlight {
+		if out.Slow == "" || since.Before(out.SlowSince) {
+			out.Slow, out.SlowSince = uid, since
+		}
+	}
+	return out
+}
+
+// Check returns an error when the PLEG cannot be relied on: no relist has
+// succeeded yet, or none for too long (PL-9).
+func (p *PLEG) Check(now time.Time) error {
+	h := p.Health()
+	slow := ""
+	if h.Slow != "" {
+		slow = fmt.Sprintf("; the inspection of pod %s has been running for %s", h.Slow, now.Sub(h.SlowSince).Round(time.Second))
+	}
+	switch {
+	case h.Relisted.IsZero() && h.Err != nil:
+		return fmt.Errorf("pleg has not listed the pods yet: %w%s", h.Err, slow)
+	case h.Relisted.IsZero():
+		return fmt.Errorf("pleg has not listed the pods yet%s", slow)
+	case now.Sub(h.Relisted) > p.o.Stale:
+		return fmt.Errorf("pleg was last seen active %s ago, the threshold is %s%s", now.Sub(h.Relisted).Round(time.Second), p.o.Stale, slow)
+	}
+	return nil
+}
