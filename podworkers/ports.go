@@ -65,7 +65,7 @@ type Volumes interface {
 type HostPorts interface {
 	// Claim takes all host ports of the pod, or none and an error that names the
 	// holder. Claiming again what the pod holds succeeds.
-	Claim(p *corev1.Pod) error
+	Claim(ctx context.Context, p *corev1.Pod) error
 	Release(uid types.UID)
 }
 

@@ -93,7 +93,7 @@ func (r waveRun) one(ctx context.Context, a plan.Action) error {
 	case plan.OpTearDownVolumes:
 		return r.deps.Volumes.TearDown(ctx, r.pod.UID)
 	case plan.OpCreateSandbox:
-		if err := r.deps.Ports.Claim(r.pod); err != nil {
+		if err := r.deps.Ports.Claim(ctx, r.pod); err != nil {
 			return err
 		}
 		return rt.CreateSandbox(ctx, r.pod, r.specHash, a.Attempt)
