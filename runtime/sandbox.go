@@ -96,15 +96,11 @@ func (c *Client) sandboxConfig(r SandboxRequest) (*runtimeapi.PodSandboxConfig, 
 // sandboxFailure classifies a failure to run a sandbox. CRI has no code for "the
 // network is not ready", but a condition in the runtime's status (Q-28).
 func (c *Client) sandboxFailure(ctx context.Context, key pod.Key, err error) error {
-	class := classOf(err)
-	if class == pod.ClassUnknown && nameReserved(err) {
-		class = pod.ClassExists
-	}
+	class := creationClass(err)
 	if class == pod.ClassUnknown || class == pod.ClassUnavailable {
 		if status, statusErr := c.conditions(ctx); statusErr == nil && !status.NetworkReady {
 			class = pod.ClassNetwork
 		}
 	}
-	out := pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, err)
-	return out
+	return pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, err)
 }

@@ -18,7 +18,9 @@ type Status struct {
 	NetworkMessage string
 	// Events is where hints come from: EventsCRI, EventsContainerd or EventsNone.
 	Events string
-	// SandboxImage is the image of the pause process, empty when not reported.
+	// SandboxImage is the image of the pause process as containerd 1.6 and 1.7
+	// report it. It is empty with others: containerd 2 marks the image as pinned
+	// instead.
 	SandboxImage string
 }
 
@@ -69,18 +71,13 @@ func (c *Client) conditions(ctx context.Context) (Status, error) {
 	return out, nil
 }
 
-// sandboxImage finds the image of the pause process in the verbose status:
-// under one name up to containerd 1.7 and among the pinned images after it.
+// sandboxImage finds the image of the pause process in the verbose status.
 func sandboxImage(config string) string {
 	var parsed struct {
-		SandboxImage string            `json:"sandboxImage"`
-		PinnedImages map[string]string `json:"pinnedImages"`
+		SandboxImage string `json:"sandboxImage"`
 	}
 	if err := json.Unmarshal([]byte(config), &parsed); err != nil {
 		return "" // not in a form that we know
 	}
-	if parsed.SandboxImage != "" {
-		return parsed.SandboxImage
-	}
-	return parsed.PinnedImages["sandbox"]
+	return parsed.SandboxImage
 }

@@ -17,9 +17,18 @@ import (
 // precise message and nothing else.
 
 // nameReserved reports whether a sandbox or container of that name and attempt
-// exists or is in the making. containerd sends this without a code.
+// exists or is in the making. containerd 1.6 sends this without a code, and 2.4
+// as a failed precondition.
 func nameReserved(err error) bool {
 	return contains(err, "is reserved for")
+}
+
+// creationClass is the class of a failure to create a sandbox or container.
+func creationClass(err error) pod.Class {
+	if nameReserved(err) {
+		return pod.ClassExists
+	}
+	return classOf(err)
 }
 
 // registryFailure returns class and reason of a failed pull.
