@@ -19,8 +19,8 @@ func lineOf(c chunk, path string) int {
 	line := node.Line
 	for path != "" {
 		next, rest, found := descend(node, path)
-		if next == nil {
-			break
+		if next == nil || len(rest) >= len(path) {
+			break // not written down, or an empty key that uses up nothing
 		}
 		node, path, line = next, rest, found
 	}

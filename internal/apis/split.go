@@ -26,6 +26,9 @@ func split(data []byte) []chunk {
 	return splitYAML(data)
 }
 
+// Empty reports whether data holds no document at all, not even an empty list.
+func Empty(data []byte) bool { return len(split(data)) == 0 }
+
 func splitJSON(data []byte) ([]chunk, bool) {
 	if trimmed := bytes.TrimLeftFunc(data, unicode.IsSpace); len(trimmed) == 0 || trimmed[0] != '{' {
 		return nil, false
