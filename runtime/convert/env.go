@@ -60,6 +60,12 @@ func envValue(in ContainerInput, i int, known func(string) string) (string, erro
 			return "", in.invalid(field+".resourceFieldRef", "cannot be read: %w", err)
 		}
 		return value, nil
+	case from.ConfigMapKeyRef != nil:
+		field += ".configMapKeyRef"
+	case from.SecretKeyRef != nil:
+		field += ".secretKeyRef"
+	case from.FileKeyRef != nil:
+		field += ".fileKeyRef"
 	}
 	return "", in.invalid(field, "cannot be honoured yet")
 }
