@@ -221,6 +221,11 @@ func (s *Server) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest) 
 	case i == nil:
 		return nil, status.Errorf(codes.NotFound, "cannot pull image %q: not found", ref)
 	case i.username != "" && (r.GetAuth().GetUsername() != i.username || r.GetAuth().GetPassword() != i.password):
+		// Refused credentials have no class on any release, and the texts are all that there is.
+		if r.GetAuth().GetUsername() == "" && s.options.Flavor == Containerd24 {
+			return nil, status.Errorf(codes.Unknown, "cannot pull image %q: pull access denied, repository does not exist or may require "+
+				"authorization: authorization failed: no basic auth credentials", ref)
+		}
 		return nil, status.Errorf(codes.Unknown, "cannot pull image %q: unexpected status from HEAD request: 401 Unauthorized", ref)
 	case i.err != nil:
 		return nil, i.err

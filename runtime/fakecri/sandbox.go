@@ -43,8 +43,12 @@ func (s *Server) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxReq
 func (s *Server) StopPodSandbox(_ context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b, err := s.findSandboxLocked(r.GetPodSandboxId()); err == nil {
+	b, err := s.findSandboxLocked(r.GetPodSandboxId())
+	switch {
+	case err == nil:
 		s.stopSandboxLocked(b)
+	case s.options.Flavor == Containerd16:
+		return nil, err
 	}
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }

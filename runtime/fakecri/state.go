@@ -78,8 +78,12 @@ func containerName(c *runtimeapi.ContainerMetadata, p *runtimeapi.PodSandboxMeta
 // reserveLocked holds a name for an id until releaseLocked.
 func (s *Server) reserveLocked(kind, name, id string) error {
 	if holder, taken := s.names[kind+name]; taken {
-		// containerd reports no class but Unknown here on every release; the text is all that it says.
-		return status.Errorf(codes.Unknown, "failed to reserve %s name %q: name %q is reserved for %q", kind, name, name, holder)
+		// Neither release answers AlreadyExists, which one would expect, and 1.6 has no class for it at all.
+		code := codes.FailedPrecondition
+		if s.options.Flavor == Containerd16 {
+			code = codes.Unknown
+		}
+		return status.Errorf(code, "failed to reserve %s name %q: name %q is reserved for %q", kind, name, name, holder)
 	}
 	s.names[kind+name] = id
 	return nil

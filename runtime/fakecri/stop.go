@@ -22,7 +22,9 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerR
 	c, err := s.findContainerLocked(r.GetContainerId())
 	if err != nil {
 		s.mu.Unlock()
-		// Releases differ in nothing here: a container that is gone is stopped.
+		if s.options.Flavor == Containerd16 {
+			return nil, err
+		}
 		return &runtimeapi.StopContainerResponse{}, nil
 	}
 	p := c.process
