@@ -19,6 +19,7 @@ import (
 func TestFake(t *testing.T) {
 	conformance.Run(t, openFake(fakecri.Containerd24, conformance.Containerd24))
 }
+
 func TestFake16(t *testing.T) {
 	conformance.Run(t, openFake(fakecri.Containerd16, conformance.Containerd16))
 }

@@ -2,12 +2,12 @@ package fakecri
 
 import (
 	"context"
-	"path"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Mode says where in a call a fault strikes.
@@ -113,7 +113,7 @@ func (s *Server) instrument(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 			MethodName: name,
 			Handler: func(srv any, ctx context.Context, decode func(any) error, outer grpc.UnaryServerInterceptor) (any, error) {
 				return handle(srv, ctx, decode, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-					inner := func(ctx context.Context, req any) (any, error) { return s.serve(ctx, path.Base(name), req, next) }
+					inner := func(ctx context.Context, req any) (any, error) { return s.serve(ctx, name, req, next) }
 					if outer != nil {
 						return outer(ctx, req, info, inner)
 					}
@@ -212,4 +212,18 @@ func contextError(ctx context.Context) error {
 		return status.FromContextError(err).Err()
 	}
 	return status.Error(codes.Unavailable, "the fake runtime is closed")
+}
+
+func knownCall(name string) bool {
+	if name == eventCall || name == "GetContainerEvents" {
+		return true
+	}
+	for _, desc := range []grpc.ServiceDesc{runtimeapi.RuntimeService_ServiceDesc, runtimeapi.ImageService_ServiceDesc} {
+		for _, method := range desc.Methods {
+			if method.MethodName == name {
+				return true
+			}
+		}
+	}
+	return false
 }
