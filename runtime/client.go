@@ -71,7 +71,7 @@ func New(o Options) *Client {
 // Run connects, trying for as long as it takes, and runs the shared pulls until
 // ctx ends. It waits for what it started. A Client runs once.
 func (c *Client) Run(ctx context.Context) error {
-	if c.o.RuntimeEndpoint == "" {
+	if c.o.RuntimeEndpoint == "" && c.o.Dialer == nil {
 		return pod.Errorf(pod.ClassInvalid, "", "cannot connect to the container runtime: no endpoint is given")
 	}
 	if c.running.Swap(true) {

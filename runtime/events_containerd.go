@@ -34,7 +34,11 @@ const (
 // followContainerd follows containerd's own event service on the CRI socket, for
 // versions whose CRI has no events (1.6).
 func (c *Client) followContainerd(ctx context.Context, queue *hintQueue) error {
-	conn, err := grpc.NewClient(c.o.RuntimeEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	target, options := c.o.RuntimeEndpoint, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if c.o.Dialer != nil {
+		target, options = "passthrough:///"+target, append(options, grpc.WithContextDialer(c.o.Dialer))
+	}
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return fmt.Errorf("cannot dial %s: %w", c.o.RuntimeEndpoint, err)
 	}

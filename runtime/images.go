@@ -20,6 +20,8 @@ type ImageRequest struct {
 	Container *corev1.Container
 	// Auth is for the registry; nil means none (IMG-12).
 	Auth *Auth
+	// Pulling, if set, is called once before a registry is asked.
+	Pulling func()
 }
 
 // Auth are credentials for a registry.
@@ -71,6 +73,9 @@ func (c *Client) PullImage(ctx context.Context, r ImageRequest) (Image, error) {
 			return Image{}, pod.Errorf(pod.ClassNotFound, ReasonNeverPull,
 				"cannot use image %q: it is not on this machine, and its pull policy is Never", name)
 		}
+	}
+	if r.Pulling != nil {
+		r.Pulling()
 	}
 	return c.sharedPull(ctx, pullKey{image: name, auth: authOf(r.Auth)})
 }

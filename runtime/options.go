@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"context"
+	"net"
 	goruntime "runtime"
 	"strings"
 	"time"
@@ -48,6 +50,9 @@ type Options struct {
 	MinOOMScoreAdj int64
 	// SeccompDir is where relative Localhost profiles are looked up.
 	SeccompDir string
+	// Dialer makes the connections instead, for runtimes that no socket leads to.
+	// RuntimeEndpoint is handed to it and need not be a socket then.
+	Dialer func(ctx context.Context, endpoint string) (net.Conn, error)
 	// Observe is told of every call: its name, how long it took, and how it ended.
 	// It must be quick and safe for concurrent use.
 	Observe func(op string, took time.Duration, err error)
@@ -57,8 +62,10 @@ type Options struct {
 const DefaultContainerLogLinksDir = "/var/log/containers"
 
 func (o Options) withDefaults() Options {
-	o.RuntimeEndpoint = endpointURL(o.RuntimeEndpoint)
-	o.ImageEndpoint = endpointURL(o.ImageEndpoint)
+	if o.Dialer == nil {
+		o.RuntimeEndpoint = endpointURL(o.RuntimeEndpoint)
+		o.ImageEndpoint = endpointURL(o.ImageEndpoint)
+	}
 	if o.ImageEndpoint == "" {
 		o.ImageEndpoint = o.RuntimeEndpoint
 	}

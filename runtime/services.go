@@ -43,6 +43,9 @@ type connection struct {
 
 // dial connects to both services. It fails when the runtime does not answer.
 func dial(ctx context.Context, o Options) (*connection, error) {
+	if o.Dialer != nil {
+		return dialWith(ctx, o)
+	}
 	// The list RPCs that stream are not limited in size, and the library falls
 	// back to the old ones by itself.
 	rt, err := cri.NewRemoteRuntimeServiceBuilder().

@@ -94,6 +94,10 @@ func ContainerDetails(to pod.Container, status *runtimeapi.ContainerStatus) pod.
 	to.ImageID = status.GetImageRef()
 	to.StartedAt = nanos(status.GetStartedAt())
 	to.FinishedAt = nanos(status.GetFinishedAt())
+	if !to.FinishedAt.IsZero() && to.StartedAt.After(to.FinishedAt) {
+		// containerd notes a start when it hears of it, which can be after the end.
+		to.StartedAt = to.FinishedAt
+	}
 	to.ExitCode = status.GetExitCode()
 	to.Reason = status.GetReason()
 	to.Message = status.GetMessage()

@@ -78,6 +78,16 @@ func TestSandboxDetails(t *testing.T) {
 	require.Empty(t, got.IPs)
 }
 
+// TestQuickContainer: nothing ends before it started, whatever was noted first.
+func TestQuickContainer(t *testing.T) {
+	got := ContainerDetails(pod.Container{}, &runtimeapi.ContainerStatus{StartedAt: 20, FinishedAt: 10})
+	require.Equal(t, time.Unix(0, 10).UTC(), got.StartedAt)
+	require.Equal(t, got.StartedAt, got.FinishedAt)
+	got = ContainerDetails(pod.Container{}, &runtimeapi.ContainerStatus{StartedAt: 20})
+	require.Equal(t, time.Unix(0, 20).UTC(), got.StartedAt)
+	require.True(t, got.FinishedAt.IsZero())
+}
+
 func TestEffectiveResources(t *testing.T) {
 	// What a container was given comes back as what it asked for.
 	for _, milli := range []int64{10, 100, 250, 1000, 1500, 64000} {
