@@ -60,6 +60,12 @@ func (d *detailCache) container(id string, state runtimeapi.ContainerState) (*ru
 	return entry, ok && entry.GetState() == state
 }
 
+// running reports whether a container is known to have been running.
+func (d *detailCache) running(id string) bool {
+	_, ok := d.container(id, runtimeapi.ContainerState_CONTAINER_RUNNING)
+	return ok
+}
+
 // keepContainer remembers the status of a container that runs or has ended.
 func (d *detailCache) keepContainer(status *runtimeapi.ContainerStatus) {
 	switch status.GetState() {

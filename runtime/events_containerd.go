@@ -32,7 +32,8 @@ const (
 )
 
 // followContainerd follows containerd's own event service on the CRI socket, for
-// versions whose CRI has no events (1.6).
+// versions whose CRI has no events (1.6). Creations are left out: they come long
+// before CRI shows what was created, and the start that follows tells as much.
 func (c *Client) followContainerd(ctx context.Context, queue *hintQueue) error {
 	target, options := c.o.RuntimeEndpoint, []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	if c.o.Dialer != nil {
@@ -47,7 +48,7 @@ func (c *Client) followContainerd(ctx context.Context, queue *hintQueue) error {
 		metadata.AppendToOutgoingContext(ctx, "containerd-namespace", criNamespace),
 		&eventsapi.SubscribeRequest{Filters: []string{
 			"namespace==" + criNamespace + `,topic~="^/tasks/(start|exit|oom)$"`,
-			"namespace==" + criNamespace + `,topic~="^/containers/(create|delete)$"`,
+			"namespace==" + criNamespace + `,topic=="/containers/delete"`,
 		}})
 	if err != nil {
 		return err
@@ -76,47 +77,33 @@ func (c *Client) followContainerd(ctx context.Context, queue *hintQueue) error {
 // containerdHint reads an event. The end of an exec, which carries an ID of its
 // own, is not the end of its container.
 func containerdHint(envelope *apitypes.Envelope) (Hint, bool) {
-	var event interface {
-		proto.Message
-		GetContainerID() string
-	}
-	hint := Hint{}
+	var hint Hint
+	var err error
+	text := envelope.GetEvent().GetValue()
 	switch envelope.GetTopic() {
 	case "/tasks/start":
-		hint.What, event = HintStarted, &apievents.TaskStart{}
+		event := &apievents.TaskStart{}
+		err = proto.Unmarshal(text, event)
+		hint = Hint{ID: event.GetContainerID(), What: HintStarted}
 	case "/tasks/exit":
-		hint.What, event = HintStopped, &apievents.TaskExit{}
+		event := &apievents.TaskExit{}
+		err = proto.Unmarshal(text, event)
+		if event.GetID() == event.GetContainerID() {
+			hint = Hint{ID: event.GetContainerID(), What: HintStopped}
+		}
 	case "/tasks/oom":
-		hint.What, event = HintOOM, &apievents.TaskOOM{}
-	case "/containers/create", "/containers/delete":
-		return containerHint(envelope)
-	default:
+		event := &apievents.TaskOOM{}
+		err = proto.Unmarshal(text, event)
+		hint = Hint{ID: event.GetContainerID(), What: HintOOM}
+	case "/containers/delete":
+		event := &apievents.ContainerDelete{}
+		err = proto.Unmarshal(text, event)
+		hint = Hint{ID: event.GetID(), What: HintDeleted}
+	}
+	if err != nil || hint.ID == "" {
 		return Hint{}, false
 	}
-	if err := proto.Unmarshal(envelope.GetEvent().GetValue(), event); err != nil {
-		return Hint{}, false
-	}
-	if exit, ok := event.(*apievents.TaskExit); ok && exit.GetID() != exit.GetContainerID() {
-		return Hint{}, false
-	}
-	hint.ID = event.GetContainerID()
-	return hint, hint.ID != ""
-}
-
-func containerHint(envelope *apitypes.Envelope) (Hint, bool) {
-	hint := Hint{What: HintCreated}
-	var event interface {
-		proto.Message
-		GetID() string
-	} = &apievents.ContainerCreate{}
-	if envelope.GetTopic() == "/containers/delete" {
-		hint.What, event = HintDeleted, &apievents.ContainerDelete{}
-	}
-	if err := proto.Unmarshal(envelope.GetEvent().GetValue(), event); err != nil {
-		return Hint{}, false
-	}
-	hint.ID = event.GetID()
-	return hint, hint.ID != ""
+	return hint, true
 }
 
 // settle pushes a hint once CRI shows what it is about, or when that takes too
@@ -125,6 +112,9 @@ func (c *Client) settle(ctx context.Context, hint Hint, queue *hintQueue) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
+		if hint.What == HintStarted && c.cache.running(hint.ID) {
+			break // our own start, and whoever started it has looked
+		}
 		view := c.view(ctx, hint.ID)
 		if view.foreign {
 			return
@@ -163,10 +153,8 @@ func (v criView) shows(what string) bool {
 		return v.ended || v.known && !v.exists
 	case HintDeleted:
 		return v.known && !v.exists
-	case HintOOM:
-		return true
 	}
-	return v.exists
+	return true
 }
 
 func (c *Client) view(ctx context.Context, id string) criView {

@@ -48,10 +48,9 @@ func TestContainerdHint(t *testing.T) {
 		"exit":              {"/tasks/exit", &apievents.TaskExit{ContainerID: "c", ID: "c"}, Hint{ID: "c", What: HintStopped}, true},
 		"the end of a exec": {"/tasks/exit", &apievents.TaskExit{ContainerID: "c", ID: "exec-1"}, Hint{}, false},
 		"oom":               {"/tasks/oom", &apievents.TaskOOM{ContainerID: "c"}, Hint{ID: "c", What: HintOOM}, true},
-		"create":            {"/containers/create", &apievents.ContainerCreate{ID: "c"}, Hint{ID: "c", What: HintCreated}, true},
 		"delete":            {"/containers/delete", &apievents.ContainerDelete{ID: "c"}, Hint{ID: "c", What: HintDeleted}, true},
 		"image":             {"/images/create", &apievents.ImageCreate{Name: "c"}, Hint{}, false},
-		"no ID":             {"/tasks/start", &apievents.TaskStart{}, Hint{What: HintStarted}, false},
+		"no ID":             {"/tasks/start", &apievents.TaskStart{}, Hint{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			event, err := anypb.New(test.event)
@@ -73,7 +72,6 @@ func TestCriViews(t *testing.T) {
 	gone := criView{known: true}
 	unreachable := criView{}
 	for what, want := range map[string][5]bool{ // running, ended, created, gone, unreachable
-		HintCreated: {true, true, true, false, false},
 		HintStarted: {true, true, false, false, false},
 		HintStopped: {false, true, false, true, false},
 		HintDeleted: {false, false, false, true, false},
