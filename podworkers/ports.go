@@ -80,7 +80,7 @@ type Sink interface {
 	Publish(r Report)
 	Event(p *corev1.Pod, e plan.Event)
 	// Finished says that nothing is left of the pod and its worker has ended.
-	Finished(uid types.UID)
+	Finished(p *corev1.Pod)
 }
 
 // Report is the newest public state of a pod. It is immutable.

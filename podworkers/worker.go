@@ -74,7 +74,7 @@ func (w *worker) run(ctx context.Context, leaving <-chan struct{}) {
 	w.loop(ctx, leaving)
 	w.drain(ctx)
 	if w.rec.Phase == pod.PhaseFinished {
-		w.deps.Sink.Finished(w.pod.UID)
+		w.deps.Sink.Finished(w.pod)
 	}
 }
 

@@ -110,7 +110,7 @@ func (o *Observation) Sort() {
 }
 
 // Newest returns the newest sandbox (CPA-2).
-func (o *Observation) Newest() (Sandbox, bool) {
+func (o Observation) Newest() (Sandbox, bool) {
 	if len(o.Sandboxes) == 0 {
 		return Sandbox{}, false
 	}
@@ -118,12 +118,12 @@ func (o *Observation) Newest() (Sandbox, bool) {
 }
 
 // Latest returns the newest instance of the container called name.
-func (o *Observation) Latest(name string) (Container, bool) {
+func (o Observation) Latest(name string) (Container, bool) {
 	return o.LatestIn("", name)
 }
 
 // LatestIn is Latest within one sandbox; an empty ID means any sandbox.
-func (o *Observation) LatestIn(sandboxID, name string) (Container, bool) {
+func (o Observation) LatestIn(sandboxID, name string) (Container, bool) {
 	for _, c := range o.Containers {
 		if c.Name == name && (sandboxID == "" || c.SandboxID == sandboxID) {
 			return c, true
@@ -133,7 +133,7 @@ func (o *Observation) LatestIn(sandboxID, name string) (Container, bool) {
 }
 
 // ByID returns the container with the given ID.
-func (o *Observation) ByID(id string) (Container, bool) {
+func (o Observation) ByID(id string) (Container, bool) {
 	for _, c := range o.Containers {
 		if c.ID == id {
 			return c, true
@@ -144,7 +144,7 @@ func (o *Observation) ByID(id string) (Container, bool) {
 
 // Live reports whether anything of the pod may still be running: a ready
 // sandbox, or a container that is neither exited nor merely created.
-func (o *Observation) Live() bool {
+func (o Observation) Live() bool {
 	for _, s := range o.Sandboxes {
 		if s.Ready {
 			return true
@@ -159,7 +159,7 @@ func (o *Observation) Live() bool {
 }
 
 // Identity returns the identity that the newest sandbox or container carries.
-func (o *Observation) Identity() (Identity, bool) {
+func (o Observation) Identity() (Identity, bool) {
 	if len(o.Sandboxes) > 0 {
 		return o.Sandboxes[0].Identity, true
 	}

@@ -246,3 +246,6 @@ func poll(ctx context.Context, ask func() error) error {
 		}
 	}
 }
+
+// Running reports whether the daemon runs.
+func (c *Containerd) Running() bool { return c.daemon.running() }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"nodelet.dev/nodelet/internal/agent"
+	"nodelet.dev/nodelet/internal/config"
+	"nodelet.dev/nodelet/internal/server"
+	"nodelet.dev/nodelet/internal/status"
+)
+
+func absolute(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	return filepath.Abs(path)
+}
+
+func statusCommand() *cobra.Command {
+	var runDir string
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the agent, its sources and its pods",
+		Example: "  nodelet status\n  nodelet status --run-dir /run/nodelet",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c := newClient(runDir)
+			var st server.Status
+			if err := c.get(cmd.Context(), "/status", &st); err != nil {
+				return err
+			}
+			var pods corev1.PodList
+			if err := c.get(cmd.Context(), "/pods", &pods); err != nil {
+				return err
+			}
+			return printStatus(cmd.OutOrStdout(), st, pods.Items, time.Now())
+		},
+	}
+	cmd.Flags().StringVar(&runDir, "run-dir", config.Default().RunDirectory, "directory of the agent's socket")
+	return cmd
+}
+
+// client speaks to the agent's socket.
+type client struct {
+	socket string
+	http   *http.Client
+}
+
+func newClient(runDir string) *client {
+	socket := filepath.Join(runDir, agent.SocketName)
+	return &client{socket: socket, http: &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}},
+	}}
+}
+
+func (c *client) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nodelet"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return &exitError{exitUnavailable, fmt.Errorf("cannot reach the agent at %s: %w; is it running? Start it: systemctl start nodelet, or nodelet run", c.socket, err)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return fmt.Errorf("cannot get %s: the agent answered %s: %s", path, resp.Status, strings.TrimSpace(string(body)))
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// printStatus writes the status as people read it.
+func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time) error {
+	fmt.Fprintf(w, "nodelet %s on node %s, up %s\n", st.Version, st.Node, duration.HumanDuration(now.Sub(st.Started)))
+	switch r := st.Runtime; {
+	case r.Name == "":
+		fmt.Fprintf(w, "runtime  %s: %s\n", r.Endpoint, r.Problem)
+	case r.Problem != "":
+		fmt.Fprintf(w, "runtime  %s %s at %s: %s\n", r.Name, r.Version, r.Endpoint, r.Problem)
+	default:
+		fmt.Fprintf(w, "runtime  %s %s at %s, events from %s\n", r.Name, r.Version, r.Endpoint, r.Events)
+	}
+	for _, s := range st.Sources {
+		if s.Delivered {
+			fmt.Fprintf(w, "source   %s %s: %d pods\n", s.Name, s.Origin, s.Pods)
+		} else {
+			fmt.Fprintf(w, "source   %s %s: has not delivered yet\n", s.Name, s.Origin)
+		}
+		for _, p := range s.Problems {
+			fmt.Fprintf(w, "         ! %s\n", p)
+		}
+	}
+	fmt.Fprintln(w)
+	if len(pods) == 0 {
+		fmt.Fprintln(w, "no pods")
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "NAMESPACE\tNAME\tREADY\tSTATUS\tRESTARTS\tAGE\tWHY")
+	for i := range pods {
+		row := status.RowOf(&pods[i])
+		age := "<unknown>"
+		if t := pods[i].CreationTimestamp; !t.IsZero() {
+			age = duration.HumanDuration(now.Sub(t.Time))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\n", pods[i].Namespace, pods[i].Name, row.Ready, row.Total, row.Status, row.Restarts, age, row.Why)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"nodelet.dev/nodelet/internal/config"
+	"nodelet.dev/nodelet/internal/events"
+	"nodelet.dev/nodelet/internal/gc"
+	"nodelet.dev/nodelet/internal/node"
+	"nodelet.dev/nodelet/internal/pod"
+	"nodelet.dev/nodelet/internal/server"
+	"nodelet.dev/nodelet/internal/source"
+	"nodelet.dev/nodelet/internal/store"
+	"nodelet.dev/nodelet/internal/volumes"
+	"nodelet.dev/nodelet/pleg"
+	"nodelet.dev/nodelet/podworkers"
+	"nodelet.dev/nodelet/runtime"
+)
+
+// SocketName is the name of the agent's socket in the run directory.
+const SocketName = "nodelet.sock"
+
+// stateFile is the name of the durable state in the root directory.
+const stateFile = "state.db"
+
+// Agent is a whole node agent.
+type Agent struct {
+	cfg     config.Configuration
+	version string
+	facts   node.Facts
+	clock   node.Clock
+	store   *store.Store
+	salvage *store.Salvage // what was lost of the state, nil when nothing was
+	runtime *runtime.Client
+	pleg    *pleg.PLEG
+	volumes *volumes.Manager
+	ports   *node.HostPorts
+	events  *events.Log
+	board   *board
+	sources []feed
+	began   time.Time
+
+	workers *podworkers.Workers // belongs to syncLoop
+	desired *desired            // belongs to syncLoop
+
+	sets        chan source.Set
+	inventories chan map[types.UID]pod.Observation
+	done        *finishedSet
+	beat        atomic.Int64 // when syncLoop last finished a round, in Unix nanoseconds
+	known       atomic.Pointer[sourceView]
+}
+
+// feed is one source of desired pods.
+type feed struct {
+	name     string
+	origin   string
+	run      func(context.Context, chan<- source.Set) error
+	problems func() []source.Problem
+}
+
+// New builds an agent and takes the lock on its root directory. What it finds
+// there it refuses rather than loses: see package store for the errors.
+func New(cfg config.Configuration, version string) (*Agent, error) {
+	facts, err := node.Read(cfg.NodeName)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := node.NewClock(facts.BootID)
+	if err != nil {
+		return nil, err
+	}
+	db, salvage, err := store.OpenOrSalvage(filepath.Join(cfg.RootDirectory, stateFile), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	client := runtime.New(runtimeOptions(cfg, facts))
+	a := &Agent{
+		cfg: cfg, version: version, salvage: salvage, facts: facts, clock: clock, store: db, runtime: client,
+		pleg: pleg.New(plegRuntime{client}, pleg.Defaults()), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
+		ports: node.NewHostPorts(), events: events.NewLog("nodelet", facts.Name), board: newBoard(), began: time.Now(),
+		sets: make(chan source.Set), inventories: make(chan map[types.UID]pod.Observation, 1), done: newFinishedSet(),
+	}
+	a.desired = newDesired(a)
+	a.known.Store(&sourceView{})
+	return a, nil
+}
+
+func (a *Agent) now() pod.Stamp { return a.clock.Now() }
+
+// Run works until ctx ends: it brings the pods to what the sources want, and
+// leaves them running when it goes. ready is called once the state is loaded and
+// the socket answers, before anything is pulled or started.
+func (a *Agent) Run(ctx context.Context, ready func()) error {
+	defer func() {
+		if err := a.store.Close(); err != nil {
+			klog.ErrorS(err, "Cannot close the state file")
+		}
+	}()
+	instances, err := a.store.All()
+	if err != nil {
+		// What cannot be read is adopted from the runtime; the rest is kept.
+		klog.ErrorS(err, "Cannot load the state of some pods")
+	}
+	if s := a.salvage; s != nil {
+		a.problem(source.Problem{
+			Origin: a.cfg.RootDirectory, Reason: "StateDamaged",
+			Message: fmt.Sprintf("%v; it is kept as %s, and the pods that run are adopted without their history", s.Cause, s.MovedTo),
+		})
+	}
+	listener, err := server.Listen(filepath.Join(a.cfg.RunDirectory, SocketName))
+	if err != nil {
+		return err
+	}
+	a.sources = a.feeds(instances)
+	beat := time.Now()
+	a.beat.Store(beat.UnixNano())
+
+	// The parts stop in the reverse order of what they need: sources and PLEG,
+	// then the workers, then the runtime and the socket.
+	outer := newGroup(ctx, false)
+	inner := newGroup(ctx, true)
+	outer.run("server", func(ctx context.Context) error { return server.Serve(ctx, listener, a) })
+	outer.run("runtime", a.runtime.Run)
+	a.workers = podworkers.New(outer.ctx, a.workerDeps())
+	a.desired.recover(instances)
+	ready()
+	for _, s := range a.sources {
+		inner.run("source "+s.name, func(ctx context.Context) error { return s.run(ctx, a.sets) })
+	}
+	inner.run("pleg", func(ctx context.Context) error { a.pleg.Run(ctx); return nil })
+	inner.run("inventory", a.takeInventory)
+	inner.run("gc", a.collector().Run)
+	inner.run("syncLoop", func(ctx context.Context) error { a.syncLoop(ctx); return nil })
+
+	select {
+	case <-inner.ctx.Done():
+	case <-outer.ctx.Done():
+	}
+	klog.InfoS("Leaving; the pods run on", "after", time.Since(a.began).Round(time.Second))
+	failure := inner.stop()
+	bound, cancel := context.WithTimeout(outer.ctx, stopTimeout)
+	a.workers.Stop(bound)
+	cancel()
+	return errors.Join(failure, outer.stop())
+}
+
+func (a *Agent) workerDeps() *podworkers.Deps {
+	return &podworkers.Deps{
+		Runtime: workerRuntime{a.runtime}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
+		Store: a.store, Sink: sink{a}, Limits: limits(a.cfg), Now: a.now,
+		HostIPs: a.facts.HostIPs, RuntimeName: "containerd", CallTimeout: a.cfg.RuntimeRequestTimeout.Duration,
+	}
+}
+
+func (a *Agent) collector() *gc.Collector {
+	return &gc.Collector{
+		Runtime: gcRuntime{a.runtime}, Worked: a.board.has, PodLogsDir: a.cfg.PodLogsDir, LinksDir: linksDir(a.cfg),
+		Failed: func(err error) {
+			a.events.Add(a.nodeReference(), corev1.EventTypeWarning, "ContainerGCFailed", err.Error())
+		},
+	}
+}
+
+func (a *Agent) nodeReference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.facts.Name}
+}
+
+// effective returns the pod as it runs here: on this node.
+func (a *Agent) effective(p *corev1.Pod) *corev1.Pod {
+	if p.Spec.NodeName == a.facts.Name {
+		return p
+	}
+	p = p.DeepCopy()
+	p.Spec.NodeName = a.facts.Name
+	return p
+}
+
+func (a *Agent) event(p *corev1.Pod, container, kind, reason, message string) {
+	a.events.Add(events.Pod(p, events.Container(&p.Spec, container)), kind, reason, message)
+}
+
+// problem tells what a source could not accept, on the object that it is about.
+func (a *Agent) problem(p source.Problem) {
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: p.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}
+	if ref.Name == "" {
+		ref = a.nodeReference()
+	}
+	reason := p.Reason
+	if reason == "" {
+		reason = "FailedValidation"
+	}
+	a.events.Add(ref, corev1.EventTypeWarning, reason, p.Message)
+}
+
+// takeInventory lists the runtime once, as soon as that is possible.
+func (a *Agent) takeInventory(ctx context.Context) error {
+	wait := 100 * time.Millisecond
+	for {
+		err := a.runtime.Connect(ctx)
+		var pods map[types.UID]pod.Observation
+		if err == nil {
+			pods, err = a.inspectAll(ctx)
+		}
+		if err == nil {
+			a.inventories <- pods
+			return nil
+		}
+		klog.V(2).InfoS("Cannot take the inventory of the runtime", "err", err, "retry", wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 5*time.Second)
+	}
+}
+
+// inspectAll lists all pods and inspects each: states come from a listing, ends
+// and addresses from inspections.
+func (a *Agent) inspectAll(ctx context.Context) (map[types.UID]pod.Observation, error) {
+	listing, err := a.runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[types.UID]pod.Observation{}
+	if len(listing.Foreign) > 0 {
+		klog.InfoS("The runtime runs sandboxes of others, which are left alone", "count", len(listing.Foreign))
+	}
+	for uid := range listing.Pods {
+		o, err := a.runtime.Inspect(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		out[uid] = o
+	}
+	return out, nil
+}
+
+// group runs parts that belong together and waits for all of them.
+type group struct {
+	ctx    context.Context //nolint:containedctx // the life of the group
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+
+	mu      sync.Mutex // guards failure
+	failure error
+}
+
+// newGroup returns a group. With follow it ends when ctx does; without, only
+// when it is stopped, but keeps the values of ctx.
+func newGroup(ctx context.Context, follow bool) *group {
+	g := &group{}
+	if !follow {
+		ctx = detached{ctx}
+	}
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	return g
+}
+
+// detached is a context that does not end with its parent: what must outlive
+// the order to leave, until the workers have left.
+type detached struct{ context.Context } //nolint:containedctx // it is one
+
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+
+// run starts a part. One that fails ends the group.
+func (g *group) run(name string, part func(context.Context) error) {
+	g.wait.Go(func() {
+		if err := part(g.ctx); err != nil {
+			g.mu.Lock()
+			g.failure = errors.Join(g.failure, fmt.Errorf("%s: %w", name, err))
+			g.mu.Unlock()
+			g.cancel()
+		}
+	})
+}
+
+func (g *group) stop() error {
+	g.cancel()
+	g.wait.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failure
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Agent is what the server shows.
+type Agent interface {
+	// Live returns an error when the process is not able to work.
+	Live() error
+	// Checks returns what must hold for the node to be ready.
+	Checks(ctx context.Context) []Check
+	Pods() *corev1.PodList
+	Events() []corev1.Event
+	Status(ctx context.Context) Status
+}
+
+// Check is one named condition; a nil error means it holds.
+type Check struct {
+	Name string
+	Err  error
+}
+
+// Status is what the status command shows beside the pods.
+type Status struct {
+	Version string        `json:"version"`
+	Node    string        `json:"node"`
+	Started time.Time     `json:"started"`
+	RootDir string        `json:"rootDir"`
+	Runtime RuntimeState  `json:"runtime"`
+	Sources []SourceState `json:"sources"`
+}
+
+// RuntimeState is what the container runtime says about itself.
+type RuntimeState struct {
+	Endpoint string `json:"endpoint"`
+	Name     string `json:"name,omitempty"`
+	Version  string `json:"version,omitempty"`
+	// Events is where news of containers come from: cri, containerd or none.
+	Events string `json:"events,omitempty"`
+	// Problem is empty when runtime and network are ready.
+	Problem string `json:"problem,omitempty"`
+}
+
+// SourceState is the state of one source of pods.
+type SourceState struct {
+	Name      string   `json:"name"`
+	Origin    string   `json:"origin"`
+	Delivered bool     `json:"delivered"`
+	Pods      int      `json:"pods"`
+	Problems  []string `json:"problems,omitempty"`
+}
