@@ -43,6 +43,7 @@ type Client struct {
 	sandboxStarts *semaphore.Weighted
 	eventSource   atomic.Value // of string: what Status reports
 	kill          killer
+	maskedPaths   []string
 }
 
 // New returns a client that is not connected yet.
@@ -63,6 +64,7 @@ func New(o Options) *Client {
 		pullRate:      rate.NewLimiter(limit, o.PullBurst),
 		sandboxStarts: semaphore.NewWeighted(int64(o.MaxSandboxStarts)),
 		kill:          killByPidfd,
+		maskedPaths:   throttlePaths(),
 	}
 	c.eventSource.Store(EventsNone)
 	return c
@@ -165,7 +167,7 @@ func (c *Client) node() (convert.Node, error) {
 		Name: c.o.NodeName, HostIPs: c.o.HostIPs, PodLogsDir: c.o.PodLogsDir, ResolvConf: resolv,
 		ClusterDNS: c.o.ClusterDNS, ClusterDomain: c.o.ClusterDomain, Allocatable: c.o.Allocatable,
 		MemoryCapacityBytes: c.o.MemoryCapacityBytes, MinOOMScoreAdj: c.o.MinOOMScoreAdj,
-		SeccompDir: c.o.SeccompDir, MaskedPaths: throttlePaths(),
+		SeccompDir: c.o.SeccompDir, MaskedPaths: c.maskedPaths,
 	}, nil
 }
 

@@ -59,7 +59,7 @@ func (c *Client) CreateContainer(ctx context.Context, r ContainerRequest) (strin
 		return err
 	})
 	if err != nil {
-		return "", pod.Errorf(creationClass(err), ReasonCreateContainer, "cannot create container %s of pod %s: %w", r.Name, key, err)
+		return "", pod.Errorf(creationClass(err), ReasonCreateContainer, "cannot create container %s of pod %s: %w", r.Name, key, said(err))
 	}
 	c.cache.setOwner(id, r.Pod.UID)
 	return id, nil

@@ -31,7 +31,22 @@ func failed(err error, reason, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &pod.Error{Class: classOf(err), Reason: reason, Err: fmt.Errorf("cannot "+format+": %w", append(args, err)...)}
+	return &pod.Error{Class: classOf(err), Reason: reason, Err: fmt.Errorf("cannot "+format+": %w", append(args, said(err))...)}
+}
+
+// answer is an error of a call that reads as what the runtime said, without the
+// words of the protocol around it. Users meet it in events and statuses.
+type answer struct{ err error }
+
+func (a answer) Error() string { return status.Convert(a.err).Message() }
+
+func (a answer) Unwrap() error { return a.err }
+
+func said(err error) error {
+	if _, ok := status.FromError(err); !ok {
+		return err
+	}
+	return answer{err}
 }
 
 // classOf maps an error of a call to a class, by its gRPC status alone.

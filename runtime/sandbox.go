@@ -102,5 +102,5 @@ func (c *Client) sandboxFailure(ctx context.Context, key pod.Key, err error) err
 			class = pod.ClassNetwork
 		}
 	}
-	return pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, err)
+	return pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, said(err))
 }
