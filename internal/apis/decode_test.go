@@ -170,6 +170,25 @@ func TestValidate(t *testing.T) {
 	require.Equal(t, "metadata.name", Validate(Default(nameless))[0].Field)
 }
 
+// Whatever the support table honours passes the validation of the API server,
+// ephemeral containers and restart rules included.
+func TestValidateWide(t *testing.T) {
+	text, err := os.ReadFile("testdata/wide.yaml")
+	require.NoError(t, err)
+	pod := Default(decodePod(t, string(text)))
+	require.Empty(t, Validate(pod))
+	require.Empty(t, Unsupported(pod))
+	require.Empty(t, WithoutEffect(pod))
+
+	pod.Spec.EphemeralContainers[0].Name = "main"
+	pod.Spec.Hostname = "no_host"
+	var fields []string
+	for _, e := range Validate(pod) {
+		fields = append(fields, e.Field)
+	}
+	require.ElementsMatch(t, []string{"spec.ephemeralContainers[0].name", "spec.hostname"}, fields)
+}
+
 func TestDefault(t *testing.T) {
 	pod := Default(decodePod(t, fmt.Sprintf(plain, "a")))
 	require.Equal(t, "default", pod.Namespace)

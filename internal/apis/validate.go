@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1api "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/capabilities"
 )
 
 // Default returns a copy of the pod with the defaults of the API server.
@@ -23,6 +24,9 @@ func Default(p *corev1.Pod) *corev1.Pod {
 // Validate applies the rules of the API server for a new pod to a defaulted
 // pod. The node itself makes up no names, so generateName is not enough.
 func Validate(p *corev1.Pod) field.ErrorList {
+	// Upstream keeps this in a global that the first call settles: this one, as
+	// nothing else imports it.
+	capabilities.Setup(true, 0)
 	var internal core.Pod
 	// The conversion writes into shared parts of its input.
 	if err := corev1api.Convert_v1_Pod_To_core_Pod(p.DeepCopy(), &internal, nil); err != nil {
@@ -30,9 +34,33 @@ func Validate(p *corev1.Pod) field.ErrorList {
 	}
 	options := podapi.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
 	options.ResourceIsPod = true
-	errs := validation.ValidatePodCreate(&internal, options)
+	errs := validateCreate(&internal, options)
 	if p.Name == "" && p.GenerateName != "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "generateName works only through an API server"))
+	}
+	return errs
+}
+
+// validateCreate lets a new pod have ephemeral containers, which the API server
+// takes only through a subresource of a pod that exists: in a manifest there is
+// no other place for them.
+func validateCreate(p *core.Pod, options validation.PodValidationOptions) field.ErrorList {
+	if len(p.Spec.EphemeralContainers) == 0 {
+		return validation.ValidatePodCreate(p, options)
+	}
+	before, after := p.DeepCopy(), p.DeepCopy()
+	before.Spec.EphemeralContainers = nil
+	errs := validation.ValidatePodCreate(before, options)
+	before.ResourceVersion, after.ResourceVersion = "1", "1" // an update must have one
+	seen := map[string]bool{}
+	for _, e := range errs {
+		seen[e.Error()] = true
+	}
+	// The second check repeats what is wrong with the rest of the pod.
+	for _, e := range validation.ValidatePodEphemeralContainersUpdate(after, before, options) {
+		if !seen[e.Error()] {
+			errs = append(errs, e)
+		}
 	}
 	return errs
 }

@@ -10,8 +10,10 @@ import (
 // writing says whether some process has the file open for writing. The kernel
 // grants a read lease only when nobody has, which tells a finished file from
 // one that is half written, at once and for sure; inotify's close event would
-// too, but the watcher library does not pass it on. Where leases are refused
-// (a foreign file system, no CAP_LEASE) known is false.
+// too, but the watcher library does not pass it on. A writer that comes while
+// the lease is held waits the few microseconds until it is given back; the
+// signal about it has no effect on a Go program. Where leases are refused (a
+// foreign file system, no CAP_LEASE) known is false.
 func writing(path string) (is, known bool) {
 	file, err := os.Open(path)
 	if err != nil {
