@@ -23,11 +23,13 @@ const criNamespace = "k8s.io"
 
 // containerd publishes an event before its CRI plugin has taken note of it, so
 // a hint at once would be about a state that a listing does not show yet. Each
-// hint therefore waits until CRI shows the new state, for a bounded time.
+// hint therefore waits until CRI shows the new state, for a bounded time. An end
+// takes some tens of milliseconds, which a restart should not wait for in vain, so
+// the pauses grow with the time that has passed and cost a part of it only.
 const (
 	maxSettling    = 32
 	settlePauseMin = 2 * time.Millisecond
-	settlePauseMax = 100 * time.Millisecond
+	settlePart     = 5
 	settleTimeout  = 2 * time.Second
 )
 
@@ -111,7 +113,7 @@ func containerdHint(envelope *apitypes.Envelope) (Hint, bool) {
 func (c *Client) settle(ctx context.Context, hint Hint, queue *hintQueue) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
+	for began := time.Now(); ; {
 		if hint.What == HintStarted && c.cache.running(hint.ID) {
 			break // our own start, and whoever started it has looked
 		}
@@ -122,7 +124,7 @@ func (c *Client) settle(ctx context.Context, hint Hint, queue *hintQueue) {
 		if view.shows(hint.What) {
 			break
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(max(time.Since(began)/settlePart, settlePauseMin))
 		select {
 		case <-timer.C:
 			continue
