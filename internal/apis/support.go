@@ -2,7 +2,10 @@ package apis
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -35,6 +38,14 @@ type rules map[string]rule
 // pass, so it makes no difference whether the pod is defaulted.
 func Unsupported(p *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
+	annotations := field.NewPath("metadata", "annotations")
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		// The old way to ask for a profile; without one the runtime's own applies.
+		if strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) &&
+			p.Annotations[key] != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault {
+			errs = append(errs, field.Forbidden(annotations.Key(key), "not supported yet: AppArmor"))
+		}
+	}
 	walk(supportTable(), reflect.ValueOf(&p.Spec).Elem(), field.NewPath("spec"), func(path *field.Path, r rule, value any) {
 		if r.support == refused {
 			errs = append(errs, field.Forbidden(path, "not supported yet: "+r.reason))

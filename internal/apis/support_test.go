@@ -149,6 +149,13 @@ func withoutAliases(fields []string) []string {
 	return out
 }
 
+func TestUnsupportedAnnotations(t *testing.T) {
+	pod := decodePod(t, `{apiVersion: v1, kind: Pod, metadata: {name: p, annotations: {container.apparmor.security.beta.kubernetes.io/a: localhost/x, container.apparmor.security.beta.kubernetes.io/b: runtime/default, other: x}}}`)
+	errs := Unsupported(pod)
+	require.Len(t, errs, 1)
+	require.Equal(t, "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]", errs[0].Field)
+}
+
 func TestWithoutEffect(t *testing.T) {
 	pod := decodePod(t, `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeSelector: {a: b}, priority: 3, containers: [{name: a, image: b}]}}`)
 	require.Equal(t, []string{

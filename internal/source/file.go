@@ -115,7 +115,12 @@ func (f *File) Run(ctx context.Context, out chan<- Set) error {
 func (f *File) scan(s *scanner, w *watching, d *delivery) time.Duration {
 	// Watches come before the listing, so that no change falls between.
 	w.follow(s.path, s.links)
+	links := s.links
 	settled, err := s.scan(time.Now())
+	if !slices.Equal(links, s.links) {
+		w.follow(s.path, s.links)
+		s.young = true // a target may have changed before it was watched
+	}
 	var extra []Problem
 	if p, ok := w.problem(s.path); ok {
 		extra = append(extra, p)

@@ -295,6 +295,30 @@ func TestMissing(t *testing.T) {
 	until(t, out, "!Missing")
 }
 
+// None of the directories is there yet.
+func TestMissingAncestors(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b", "c")
+	out := start(t, &File{Path: dir, ScanEvery: time.Hour})
+	until(t, out, "!Missing")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	write(t, filepath.Join(dir, "a.yaml"), manifest("p", "one"))
+	until(t, out, "p=one")
+	write(t, filepath.Join(dir, "a.yaml"), manifest("p", "two"))
+	until(t, out, "p=two")
+}
+
+// A link that comes later is followed as well.
+func TestLaterLink(t *testing.T) {
+	dir, away := t.TempDir(), t.TempDir()
+	out := start(t, &File{Path: dir, ScanEvery: time.Hour})
+	until(t, out, "")
+	write(t, filepath.Join(away, "real.yaml"), manifest("p", "one"))
+	require.NoError(t, os.Symlink(filepath.Join(away, "real.yaml"), filepath.Join(dir, "a.yaml")))
+	until(t, out, "p=one")
+	write(t, filepath.Join(away, "real.yaml"), manifest("p", "two"))
+	until(t, out, "p=two")
+}
+
 func TestSingleFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pods")
 	write(t, file, manifest("p", "one"))

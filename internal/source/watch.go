@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -107,14 +108,21 @@ func (w *watching) follow(path string, links []string) {
 			w.event, w.err = f.Events, f.Errors
 		}
 	}
+	// What appears while watches are being set may need watches of its own.
 	want := wanted(path, links)
-	for dir := range w.dirs {
-		if _, still := want[dir]; !still {
-			w.drop(dir)
+	for range 5 {
+		for dir := range w.dirs {
+			if _, still := want[dir]; !still {
+				w.drop(dir)
+			}
 		}
-	}
-	for dir, names := range want {
-		w.add(dir, names)
+		for dir, names := range want {
+			w.add(dir, names)
+		}
+		before := want
+		if want = wanted(path, links); maps.EqualFunc(before, want, maps.Equal) {
+			return
+		}
 	}
 }
 
@@ -170,6 +178,14 @@ func wanted(path string, links []string) map[string]map[string]bool {
 		want[path] = nil
 	}
 	entry(path)
+	// Of a path that is missing, the first directory that is there tells when
+	// the next one appears.
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		entry(dir)
+	}
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
 		entry(target)
 	}
