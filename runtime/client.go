@@ -159,7 +159,7 @@ func (c *Client) node() (convert.Node, error) {
 	if c.o.ResolvConf != "" {
 		text, err := os.ReadFile(c.o.ResolvConf)
 		if err != nil {
-			return convert.Node{}, pod.Errorf(pod.ClassInvalid, convert.ReasonSandboxConfig, "cannot read the node's resolver configuration: %w", err)
+			return convert.Node{}, pod.Errorf(pod.ClassUnknown, convert.ReasonSandboxConfig, "cannot read the node's resolver configuration: %w", err)
 		}
 		resolv = string(text)
 	}

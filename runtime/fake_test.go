@@ -409,3 +409,60 @@ func TestConnectWaits(t *testing.T) {
 		s.Close()
 	})
 }
+
+// TestLostReply: whoever tries again after a lost reply is told that the attempt
+// is taken, and finds what was made by looking.
+func TestLostReply(t *testing.T) {
+	server := fakecri.Options{Images: []fakecri.Image{{Ref: "example/a:1", Present: true}}}
+	inBubble(t, server, runtime.Options{}, func(f fake) {
+		p := newPod("a", corev1.Container{Name: "main", Image: "example/a:1"})
+		for _, rpc := range []string{"RunPodSandbox", "CreateContainer"} {
+			f.server.Inject(fakecri.Fault{RPC: rpc, Mode: fakecri.FailAfter})
+		}
+		_, err := f.CreateSandbox(f.Context(), runtime.SandboxRequest{Pod: p})
+		require.Equal(f, pod.ClassUnavailable, pod.ClassOf(err))
+		_, err = f.CreateSandbox(f.Context(), runtime.SandboxRequest{Pod: p})
+		require.Equal(f, pod.ClassExists, pod.ClassOf(err))
+		o, err := f.Inspect(f.Context(), p.UID)
+		require.NoError(f, err)
+		require.Len(f, o.Sandboxes, 1)
+		image, err := f.PullImage(f.Context(), runtime.ImageRequest{Pod: p, Container: &p.Spec.Containers[0]})
+		require.NoError(f, err)
+		request := runtime.ContainerRequest{Pod: p, Name: "main", Sandbox: o.Sandboxes[0], ImageRef: image.Ref}
+		_, err = f.CreateContainer(f.Context(), request)
+		require.Equal(f, pod.ClassUnavailable, pod.ClassOf(err))
+		_, err = f.CreateContainer(f.Context(), request)
+		require.Equal(f, pod.ClassExists, pod.ClassOf(err))
+		o, err = f.Inspect(f.Context(), p.UID)
+		require.NoError(f, err)
+		require.Len(f, o.Containers, 1)
+		require.Equal(f, pod.StateCreated, o.Containers[0].State)
+		require.Equal(f, "example/a:1", o.Containers[0].Image)
+	})
+}
+
+// TestBadRequests: what can never succeed says so, and names it.
+func TestBadRequests(t *testing.T) {
+	inBubble(t, fakecri.Options{}, runtime.Options{ResolvConf: "/nonexistent/resolv.conf"}, func(f fake) {
+		p := newPod("a", corev1.Container{Name: "main", Image: "example/a:1"})
+		_, err := f.CreateContainer(f.Context(), runtime.ContainerRequest{Pod: p, Name: "other"})
+		require.Equal(f, pod.ClassInvalid, pod.ClassOf(err))
+		require.ErrorContains(f, err, "container other of pod shop/a")
+		_, err = f.CreateSandbox(f.Context(), runtime.SandboxRequest{Pod: p})
+		require.Equal(f, "ConfigPodSandboxError", pod.ReasonOf(err, ""))
+		require.ErrorContains(f, err, "/nonexistent/resolv.conf")
+		require.Zero(f, f.count("RunPodSandbox"))
+	})
+	inBubble(t, fakecri.Options{}, runtime.Options{}, func(f fake) {
+		p := newPod("a", corev1.Container{Name: "main", Image: "example/a:1"})
+		_, err := f.CreateSandbox(f.Context(), runtime.SandboxRequest{Pod: p})
+		require.NoError(f, err)
+		o, err := f.Inspect(f.Context(), p.UID)
+		require.NoError(f, err)
+		_, err = f.CreateContainer(f.Context(), runtime.ContainerRequest{Pod: p, Name: "main", Sandbox: o.Sandboxes[0], ImageRef: "sha256:gone"})
+		require.Equal(f, pod.ClassNotFound, pod.ClassOf(err))
+		require.ErrorContains(f, err, "sha256:gone")
+	})
+	c := runtime.New(runtime.Options{})
+	require.Error(t, c.Run(t.Context()), "no endpoint")
+}

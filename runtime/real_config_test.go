@@ -1,10 +1,15 @@
 package runtime_test
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,6 +44,7 @@ func TestRealConfig(t *testing.T) {
 			t.Run("SEC-3 target", func(t *testing.T) { targetProcesses(t, r) })
 			t.Run("SEC-5 users", func(t *testing.T) { users(t, r) })
 			t.Run("RES limits", func(t *testing.T) { limits(t, r) })
+			t.Run("Q-8 host ports", func(t *testing.T) { hostPorts(t, r) })
 			t.Run("HN and DNS", func(t *testing.T) { names(t, r) })
 		})
 	}
@@ -150,4 +156,43 @@ func names(t *testing.T, r onRig) {
 	require.Equal(t, []string{
 		"box.cellar.shop.svc", "search one.example two.example", "nameserver 192.0.2.53", "options ndots:3 edns0",
 	}, r.lines(t, p, "main"))
+}
+
+// hostPorts: a sidecar's port is reached through the node.
+func hostPorts(t *testing.T, r onRig) {
+	t.Helper()
+	var listen net.ListenConfig
+	free, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address, ok := free.Addr().(*net.TCPAddr)
+	require.True(t, ok)
+	require.NoError(t, free.Close())
+	server := shell("server", "echo served > /tmp/index.html; httpd -f -p 8080 -h /tmp")
+	server.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	server.Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: int32(address.Port), HostIP: "127.0.0.1"}}
+	p := newPod("ports", shell("main", "sleep 1000"))
+	sidecar := newPod("", server).Spec.Containers[0]
+	p.Spec.InitContainers = []corev1.Container{sidecar}
+	sandbox, _ := r.start(t, p)
+	o, err := r.Inspect(t.Context(), p.UID)
+	require.NoError(t, err)
+	main, _ := o.Latest("main")
+	id, err := r.CreateContainer(t.Context(), runtime.ContainerRequest{Pod: p, Name: "server", Sandbox: sandbox, ImageRef: main.ImageID})
+	require.NoError(t, err)
+	require.NoError(t, r.StartContainer(t.Context(), id))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address.String()+"/", nil)
+		require.NoError(c, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(c, err)
+		defer response.Body.Close() //nolint:errcheck // it was read
+		text, err := io.ReadAll(response.Body)
+		require.NoError(c, err)
+		require.Equal(c, "served\n", string(text))
+	}, patience, 20*time.Millisecond)
+	o, err = r.Inspect(t.Context(), p.UID)
+	require.NoError(t, err)
+	got, _ := o.Latest("server")
+	require.Equal(t, pod.KindSidecar, got.Kind)
+	require.NoError(t, r.StopSandbox(t.Context(), sandbox.ID))
 }
