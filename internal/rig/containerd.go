@@ -37,6 +37,11 @@ type saved struct {
 	Pid      int      `json:"pid"`
 	// StartTicks tells the process from a later one with the same pid.
 	StartTicks uint64 `json:"startTicks"`
+	// OwnerPid and OwnerTicks are of the test process that the instance belongs to; zero if it belongs to none.
+	OwnerPid   int    `json:"ownerPid,omitempty"`
+	OwnerTicks uint64 `json:"ownerTicks,omitempty"`
+	// HadCgroups tells that control groups of CRI's default name existed before the instance.
+	HadCgroups bool `json:"hadCgroups,omitempty"`
 }
 
 // Start makes the directory, starts containerd in it, imports the sandbox and busybox images and returns when CRI says
@@ -55,7 +60,10 @@ func Start(ctx context.Context, o Options) (*Containerd, error) {
 	if _, err := os.Stat(l.file(savedName)); err == nil {
 		return nil, fmt.Errorf("cannot start containerd in %s: an instance is already there; open or stop it", o.Dir)
 	}
-	c := &Containerd{layout: l, saved: saved{Flavor: o.Flavor, Binaries: found}}
+	c := &Containerd{layout: l, saved: saved{Flavor: o.Flavor, Binaries: found, HadCgroups: len(defaultCgroups()) > 0}}
+	if o.Owned {
+		c.saved.OwnerPid, c.saved.OwnerTicks = os.Getpid(), startTicks(os.Getpid())
+	}
 	if err := c.prepare(ctx, o); err != nil {
 		return nil, err
 	}
@@ -119,6 +127,10 @@ func (c *Containerd) startDaemon() error {
 	}
 	c.daemon = d
 	c.saved.Pid, c.saved.StartTicks = d.pid, d.startTicks
+	return c.save()
+}
+
+func (c *Containerd) save() error {
 	data, err := json.MarshalIndent(c.saved, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot encode the instance's description: %w", err)
@@ -143,9 +155,6 @@ func (c *Containerd) Flavor() Flavor { return c.saved.Flavor }
 
 // Ctr is the path of the client program that belongs to the instance's build.
 func (c *Containerd) Ctr() string { return c.saved.Binaries.Ctr }
-
-// Subnet is the range from which pods get their addresses.
-func (c *Containerd) Subnet() string { return c.saved.Network.Subnet }
 
 // Log returns what the daemon has written so far, over all its restarts.
 func (c *Containerd) Log() string {

@@ -13,12 +13,15 @@ const stopWait = 2 * time.Minute
 // The test fails, and is not skipped, where something is missing.
 func ForTest(tb testing.TB, flavor Flavor) *Containerd {
 	tb.Helper()
+	if err := Sweep(tb.Context(), os.TempDir()); err != nil {
+		tb.Log(err)
+	}
 	// The test's TempDir names the test in its path, which makes it too long for unix sockets.
 	dir, err := os.MkdirTemp("", "rig") //nolint:usetesting // see above
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c, err := Start(tb.Context(), Options{Dir: dir, Flavor: flavor})
+	c, err := Start(tb.Context(), Options{Dir: dir, Flavor: flavor, Owned: true})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		tb.Fatal(err)

@@ -38,6 +38,8 @@ type Options struct {
 	BinDir string
 	// Masquerade lets pods reach the world outside the machine. It costs iptables calls for every sandbox.
 	Masquerade bool
+	// Owned ties the instance to this process: when the process has died without stopping it, [Sweep] does.
+	Owned bool
 }
 
 func (o Options) withDefaults() (Options, error) {

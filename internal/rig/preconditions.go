@@ -44,7 +44,7 @@ func findBinaries(o Options) (binaries, error) {
 	if o.Flavor == V2 {
 		for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 			if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
-				missing = append(missing, fmt.Errorf("cannot find %s: build it with `make tools` (go install "+
+				missing = append(missing, fmt.Errorf("cannot find %s: build it with `make containerd` (go install "+
 					"github.com/containerd/containerd/v2/cmd/%s@v2.4.2)", filepath.Join(o.BinDir, name), name))
 			}
 		}
@@ -55,6 +55,7 @@ func findBinaries(o Options) (binaries, error) {
 	}
 	b.Runc = find("runc", "runc")
 	find("iptables", "iptables")
+	find("ip", "iproute2")
 	for _, plugin := range []string{"bridge", "host-local", "loopback", "portmap"} {
 		if _, err := os.Stat(filepath.Join(cniPluginDir, plugin)); err != nil {
 			missing = append(missing, fmt.Errorf("cannot find the CNI plugin %s in %s: install the Debian package "+

@@ -49,6 +49,19 @@ func startRunStop(t *testing.T, flavor Flavor) {
 	})
 }
 
+func TestRealSweepStopsWhatADeadTestLeft(t *testing.T) {
+	c := ForTest(t, Debian)
+	require.NoError(t, Sweep(t.Context(), os.TempDir()))
+	require.True(t, c.daemon.running(), "its owner lives")
+
+	// The instance now says that it belongs to a process that is gone.
+	c.saved.OwnerPid, c.saved.OwnerTicks = 1<<22-1, 1
+	require.NoError(t, c.save())
+	require.NoError(t, Sweep(t.Context(), os.TempDir()))
+	require.NoDirExists(t, c.Dir())
+	require.False(t, c.daemon.running())
+}
+
 func runSandbox(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	client := runtimeapi.NewRuntimeServiceClient(conn)

@@ -40,6 +40,9 @@ func (c *Containerd) Stop(ctx context.Context) error {
 	failures = append(failures, c.deleteRuncContainers(ctx))
 	failures = append(failures, unmountUnder(string(c.layout)))
 	failures = append(failures, c.saved.Network.remove(ctx))
+	if !c.saved.HadCgroups && !anyContainerd() {
+		removeDefaultCgroups()
+	}
 	// The description goes with the directory, and only when all else is done: a failed stop can be repeated.
 	if err := errors.Join(failures...); err != nil {
 		return fmt.Errorf("cannot stop the containerd instance in %s: %w", c.layout, err)
