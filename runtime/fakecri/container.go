@@ -17,6 +17,9 @@ func (s *Server) CreateContainer(_ context.Context, r *runtimeapi.CreateContaine
 	if config.GetMetadata() == nil {
 		return nil, status.Error(codes.Unknown, "cannot create a container: its config has no metadata")
 	}
+	if user := config.GetLinux().GetSecurityContext(); user.GetRunAsGroup() != nil && user.GetRunAsUser() == nil && user.GetRunAsUsername() == "" {
+		return nil, status.Error(codes.Unknown, "cannot create a container: it has a group but no user to run as")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, err := s.findSandboxLocked(r.GetPodSandboxId())
@@ -47,6 +50,8 @@ func (s *Server) CreateContainer(_ context.Context, r *runtimeapi.CreateContaine
 		resources: proto.CloneOf(config.GetLinux().GetResources()),
 		files:     newFileSystem(),
 	}
+	c.files.writeResolvConf(b.config.GetDnsConfig())
+	c.files.write("/etc/hostname", b.config.GetHostname()+"\n", false)
 	if dir := b.config.GetLogDirectory(); dir != "" && config.GetLogPath() != "" {
 		c.logPath = filepath.Join(dir, config.GetLogPath())
 	}
@@ -177,16 +182,17 @@ func (s *Server) matchingLocked(filter *runtimeapi.ContainerFilter) []*container
 	if b, err := s.findSandboxLocked(sandboxID); err == nil {
 		sandboxID = b.id
 	}
-	var matching []*container
-	for _, c := range sorted(s.containers, func(c *container) int64 { return c.createdAt }) {
+	// Sorted last: an event looks at one pod's containers among the thousands of a scale test.
+	matching := map[string]*container{}
+	for _, c := range s.containers {
 		if id != "" && id != c.id || sandboxID != "" && sandboxID != c.sandboxID ||
 			filter.GetState() != nil && filter.GetState().GetState() != c.state ||
 			!selected(c.config.GetLabels(), filter.GetLabelSelector()) {
 			continue
 		}
-		matching = append(matching, c)
+		matching[c.id] = c
 	}
-	return matching
+	return sorted(matching, func(c *container) int64 { return c.createdAt })
 }
 
 // ContainerStatus implements CRI.

@@ -124,9 +124,9 @@ func (s *Server) KillSandbox(id string) error {
 	if err != nil {
 		return err
 	}
-	shared := b.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == runtimeapi.NamespaceMode_POD
 	for _, c := range s.containers {
-		if shared && c.sandboxID == b.id && c.process != nil {
+		// POD is also the zero value: a container whose config says nothing shares.
+		if c.sandboxID == b.id && c.process != nil && c.pidMode() == runtimeapi.NamespaceMode_POD {
 			s.endLocked(c, killedCode, "")
 		}
 	}

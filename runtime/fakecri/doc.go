@@ -2,8 +2,8 @@
 //
 // It keeps what matters to an agent the way containerd does: names that stay in use, states, attempts, exit codes and
 // reasons, addresses, stop with a grace period, events, images. What a container runs is decided by a small interpreter
-// (see [Options.Programs] for hooks) that knows sleep, true, false, echo, cat, touch, rm, test, date, hostname, oom and
-// `sh -c` with sequences, && and ||, exit, trap, wait, background sleep and endless loops. Signals act as they do on a
+// (see [Options.Programs] for hooks) that knows sleep, true, false, echo, cat, ls, touch, rm, test, date, env, hostname,
+// top, oom and `sh -c` with sequences, && and ||, exit, trap, wait, background sleep and endless loops. Signals act as they do on a
 // real PID 1: a program without a trap ignores TERM, unless the pod shares its process namespace; a trap waits for a
 // foreground sleep and interrupts `wait`. A command that it does not know cannot be started (exit code 128, StartError).
 //

@@ -269,3 +269,38 @@ func TestPullTakesItsTimeAndSeesChanges(t *testing.T) {
 		require.Equal(t, codes.Unavailable, status.Code(<-ended))
 	})
 }
+
+func TestWhatATestDoesBehindTheAgentsBack(t *testing.T) {
+	inBubble(t, fakecri.Options{}, func(b *bench) {
+		t := b.t
+		id := b.start(t, "c", 0, "sleep", "1000")
+		ready := func() int32 {
+			out, err := b.cri.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"cat", "/ready"}})
+			require.NoError(t, err)
+			return out.GetExitCode()
+		}
+		require.Equal(t, int32(1), ready())
+		require.NoError(t, b.WriteFile(id, "/ready", "yes"))
+		require.Equal(t, int32(0), ready())
+		require.NoError(t, b.RemoveFile(id, "/ready"))
+		require.Equal(t, int32(1), ready())
+
+		require.NoError(t, b.KillSandbox(b.sandbox))
+		require.Equal(t, "sandbox town/shop uid=uid-shop attempt=0 notready\n  container c attempt=0 running\n", b.Snapshot().String())
+		require.NoError(t, b.Exit(id, 77, ""))
+		require.Error(t, b.Exit(id, 77, ""), "it has ended")
+		require.Equal(t, int32(77), b.Snapshot().Containers[0].ExitCode)
+
+		remove := b.Inject(fakecri.Fault{RPC: "Status", Times: -1})
+		call := func() error {
+			_, err := b.cri.Status(t.Context(), &runtimeapi.StatusRequest{})
+			return err
+		}
+		require.Error(t, call())
+		remove()
+		require.NoError(t, call())
+		b.Inject(fakecri.Fault{RPC: "Status", Times: -1})
+		b.ClearFaults()
+		require.NoError(t, call())
+	})
+}

@@ -2,10 +2,14 @@ package fakecri
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // fileSystem is a container's own files: a set of paths with content. Directories need not exist.
@@ -16,11 +20,43 @@ type fileSystem struct {
 
 func newFileSystem() *fileSystem { return &fileSystem{files: map[string]string{}} }
 
+// writeResolvConf is what a runtime makes of the pod's DNS settings.
+func (f *fileSystem) writeResolvConf(dns *runtimeapi.DNSConfig) {
+	var text strings.Builder
+	if len(dns.GetSearches()) > 0 {
+		text.WriteString("search " + strings.Join(dns.GetSearches(), " ") + "\n")
+	}
+	for _, server := range dns.GetServers() {
+		text.WriteString("nameserver " + server + "\n")
+	}
+	if len(dns.GetOptions()) > 0 {
+		text.WriteString("options " + strings.Join(dns.GetOptions(), " ") + "\n")
+	}
+	f.write("/etc/resolv.conf", text.String(), false)
+}
+
 func (f *fileSystem) read(path string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	content, found := f.files[path]
 	return content, found
+}
+
+// under lists what a directory holds, or the path itself if it is a file.
+func (f *fileSystem) under(path string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := map[string]bool{}
+	for file := range f.files {
+		if file == path {
+			names[path] = true
+		}
+		if rest, found := strings.CutPrefix(file, strings.TrimSuffix(path, "/")+"/"); found {
+			name, _, _ := strings.Cut(rest, "/")
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 func (f *fileSystem) write(path, content string, appending bool) {

@@ -74,7 +74,7 @@ func (s *Server) newProcessLocked(b *sandbox, c *container) (*Process, error) {
 		Attempt:    c.config.GetMetadata().GetAttempt(),
 		Command:    s.commandLocked(c),
 		Env:        map[string]string{},
-		Init:       c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() == runtimeapi.NamespaceMode_CONTAINER,
+		Init:       c.pidMode() == runtimeapi.NamespaceMode_CONTAINER,
 		terminated: make(chan struct{}),
 		killed:     make(chan struct{}),
 		exited:     make(chan struct{}),

@@ -34,7 +34,7 @@ const forever = 100 * 365 * 24 * time.Hour
 func known() []string {
 	return []string{
 		"sh", "sleep", "true", "false", ":", "echo", "cat", "touch", "rm", "test", "[", "exit", "trap", "wait", "date",
-		"hostname", "oom", "exec", "pause", "env",
+		"hostname", "oom", "exec", "pause", "env", "top", "ls", "pgrep",
 	}
 }
 
@@ -80,8 +80,8 @@ func (sh *shell) run(words []string) int {
 		return sh.code
 	case "sleep":
 		return sh.sleep(args)
-	case "pause":
-		return sh.pause(forever, true)
+	case "pause", "top":
+		return sh.untilTERM()
 	case "wait":
 		return sh.wait()
 	case "trap":
@@ -98,8 +98,14 @@ func (sh *shell) run(words []string) int {
 func (sh *shell) runTool(name string, args []string) int {
 	switch name {
 	case "echo":
+		if len(args) > 0 && args[0] == "-n" {
+			sh.stdout(strings.Join(args[1:], " "))
+			return 0
+		}
 		sh.stdout(strings.Join(args, " ") + "\n")
 		return 0
+	case "pgrep":
+		return 1 // an exec sees no processes but its own
 	case "date":
 		sh.stdout(time.Now().UTC().Format(time.RFC3339) + "\n")
 		return 0
@@ -111,6 +117,15 @@ func (sh *shell) runTool(name string, args []string) int {
 			sh.stdout(key + "=" + sh.process.Env[key] + "\n")
 		}
 		return 0
+	default:
+		return sh.runFileTool(name, args)
+	}
+}
+
+func (sh *shell) runFileTool(name string, args []string) int {
+	switch name {
+	case "ls":
+		return sh.ls(args)
 	case "cat":
 		return sh.cat(args)
 	case "touch":
@@ -129,6 +144,28 @@ func (sh *shell) runTool(name string, args []string) int {
 		sh.stderr("sh: " + name + ": not found\n")
 		return 127
 	}
+}
+
+// untilTERM is a program with a handler of its own: it ends with 0, also as the first process of a namespace.
+func (sh *shell) untilTERM() int {
+	action := "exit 0"
+	sh.trap = &action
+	return sh.pause(forever, true)
+}
+
+func (sh *shell) ls(args []string) int {
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	for _, file := range args {
+		under := sh.process.files.under(file)
+		for _, name := range under {
+			sh.stdout(name + "\n")
+		}
+		if len(under) == 0 {
+			sh.stderr("ls: " + file + ": No such file or directory\n")
+			return 1
+		}
+	}
+	return 0
 }
 
 func (sh *shell) cat(args []string) int {
@@ -167,8 +204,11 @@ func (sh *shell) test(args []string) int {
 }
 
 func (sh *shell) runShell(args []string) int {
+	if len(args) == 0 {
+		return 0 // nothing comes from standard input
+	}
 	if len(args) < 2 || args[0] != "-c" {
-		sh.stderr("sh: the fake shell needs -c and a script\n")
+		sh.stderr("sh: the fake shell takes only -c and a script\n")
 		return 2
 	}
 	steps, err := parseScript(args[1])

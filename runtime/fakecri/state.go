@@ -48,7 +48,11 @@ type container struct {
 	files      *fileSystem
 }
 
-// newID is deterministic per server, so that transcripts of a test stay the same.
+func (c *container) pidMode() runtimeapi.NamespaceMode {
+	return c.config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid()
+}
+
+// newIDLocked is deterministic per server, so that transcripts of a test stay the same.
 func (s *Server) newIDLocked(kind string) string {
 	s.ids++
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", kind, s.ids))
