@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -23,6 +24,23 @@ func Sweep(ctx context.Context, dir string) error {
 			continue // not ours to judge, or in use
 		}
 		failures = append(failures, c.Stop(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// removeCNICache removes what libcni remembers of network namespaces under dir. Its directory is fixed, and it forgets
+// by itself only what the plug-ins took down in good order. The key of the path differs between releases.
+func removeCNICache(dir string) error {
+	paths, err := filepath.Glob("/var/lib/cni/results/*")
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(data, []byte(`":"`+dir+"/state/")) {
+			failures = append(failures, os.Remove(path))
+		}
 	}
 	return errors.Join(failures...)
 }

@@ -7,9 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -59,13 +57,6 @@ func (n network) remove(ctx context.Context) error {
 		}
 	}
 	failures = append(failures, n.removeRules(ctx))
-	cached, err := filepath.Glob("/var/lib/cni/results/" + n.Bridge + "-*")
-	if err != nil {
-		failures = append(failures, err)
-	}
-	for _, path := range cached {
-		failures = append(failures, os.Remove(path))
-	}
 	return errors.Join(failures...)
 }
 

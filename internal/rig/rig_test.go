@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -46,6 +48,12 @@ func startRunStop(t *testing.T, flavor Flavor) {
 		require.NoDirExists(t, c.Dir())
 		_, err = net.InterfaceByName(c.saved.Network.Bridge)
 		require.Error(t, err)
+		rules, err := natRules(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(rules, "\n"), c.saved.Network.Bridge)
+		cached, err := filepath.Glob("/var/lib/cni/results/*" + id + "*")
+		require.NoError(t, err)
+		require.Empty(t, cached)
 	})
 }
 

@@ -39,7 +39,7 @@ func (c *Containerd) Stop(ctx context.Context) error {
 	failures = append(failures, c.endShims(ctx))
 	failures = append(failures, c.deleteRuncContainers(ctx))
 	failures = append(failures, unmountUnder(string(c.layout)))
-	failures = append(failures, c.saved.Network.remove(ctx))
+	failures = append(failures, c.saved.Network.remove(ctx), removeCNICache(string(c.layout)))
 	if !c.saved.HadCgroups && !anyContainerd() {
 		removeDefaultCgroups()
 	}
