@@ -27,7 +27,7 @@ func (b *builder) backoffOver(c *corev1.Container) bool {
 	if ended == nil || cr.Backoff.Charged == ended.ContainerID {
 		return true
 	}
-	if cr.Replacing == ended.ContainerID && backoffKey(c) != cr.Backoff.Key {
+	if cr.Replacing == ended.ContainerID && ended.Image != c.Image {
 		return true // a swap starts with a clean slate (SWP-4)
 	}
 	known := cr.Backoff.Key == backoffKey(c) && cr.Backoff.Delay > 0 &&

@@ -69,11 +69,11 @@ func (b *builder) sync() {
 	if !b.sandbox() {
 		return
 	}
+	if b.restartAll() {
+		return // it stops strays as it stops the others
+	}
 	b.strays()
 	b.ephemeral()
-	if b.restartAll() {
-		return
-	}
 	initialized := b.initialize()
 	if b.rec.Phase != pod.PhaseSyncing {
 		return // an init container failed for good

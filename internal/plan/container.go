@@ -85,10 +85,12 @@ func (b *builder) probeKill(c *corev1.Container, inst pod.Container, probe *core
 	if probe != nil && probe.TerminationGracePeriodSeconds != nil {
 		grace = *probe.TerminationGracePeriodSeconds
 	}
+	message := fmt.Sprintf("Container %s failed %s probe", c.Name, kind)
 	if pod.RestartPolicy(&b.Pod.Spec, c) != corev1.RestartPolicyNever {
 		b.markReplaced(c, inst)
+		message += ", will be restarted"
 	}
-	b.stop(inst, seconds(grace), fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, kind))
+	b.stop(inst, seconds(grace), message)
 }
 
 func (b *builder) markReplaced(c *corev1.Container, inst pod.Container) {
@@ -101,7 +103,10 @@ func (b *builder) markReplaced(c *corev1.Container, inst pod.Container) {
 // when it was made from another definition: the agent may have died in between.
 func (b *builder) startCreated(c *corev1.Container, inst pod.Container) {
 	if !pod.SameHash(inst.Hash, pod.ContainerHash(c)) {
-		b.do(Action{Op: OpRemoveContainer, Container: c.Name, ID: inst.ID, Message: "its definition changed before it ran"})
+		b.remove(inst, "its definition changed before it ran")
+		return
+	}
+	if b.stillLive(c.Name) {
 		return
 	}
 	if f := b.rec.Container(c.Name).Failure; b.held(f) {

@@ -107,7 +107,11 @@ func (b *builder) startInit(c *corev1.Container) {
 	if b.stillLive(c.Name) {
 		return
 	}
-	e := b.rec.Container(c.Name).Exit
+	cr := b.rec.Container(c.Name)
+	e := cr.Exit
+	if e == nil {
+		e = cr.Previous // after a restart of all containers, which may come again and again (RR-9)
+	}
 	if e != nil && e.SandboxID == b.active.ID && !b.backoffOver(c) {
 		return
 	}

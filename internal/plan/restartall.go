@@ -72,24 +72,19 @@ func (b *builder) stopForRestartAll() bool {
 
 // removeForRestartAll removes the stopped containers; their logs stay.
 func (b *builder) removeForRestartAll() bool {
-	var source []Action
-	busy := false
-	for _, c := range b.restartAllTargets() {
-		a := Action{Op: OpRemoveContainer, Container: c.Name, ID: c.ID}
-		if c.Name == b.rec.RestartAll.Trigger {
-			source = append(source, a)
-			continue
+	for _, source := range []bool{false, true} {
+		busy := false
+		for _, c := range b.restartAllTargets() {
+			if (c.Name == b.rec.RestartAll.Trigger) == source {
+				busy = true
+				b.remove(c, "")
+			}
 		}
-		busy = true
-		b.do(a)
+		if busy {
+			return true
+		}
 	}
-	if busy {
-		return true
-	}
-	for _, a := range source {
-		b.do(a)
-	}
-	return len(source) > 0
+	return false
 }
 
 func (b *builder) restartAllTargets() []pod.Container {

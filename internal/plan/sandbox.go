@@ -25,7 +25,7 @@ func (b *builder) sandbox() bool {
 	if b.rec.RestartAll != nil {
 		b.forgetExits() // the new sandbox starts everything anyway
 	}
-	if exists && !b.worthSandbox() {
+	if !b.worthSandbox() {
 		b.decideOutcome()
 		b.finish()
 		return false
@@ -63,7 +63,7 @@ func (b *builder) sandboxFault() string {
 // killAll plans the end of everything in the pod's sandboxes, so that another
 // can take their place (CPA-3, INV-17). It returns false when all is down.
 func (b *builder) killAll(newest pod.Sandbox, fault string) bool {
-	if b.rec.Sandbox.Announced != newest.ID {
+	if b.rec.Sandbox.Announced != newest.ID && b.worthSandbox() {
 		b.rec.Sandbox.Announced = newest.ID
 		b.event("", corev1.EventTypeNormal, "SandboxChanged",
 			"Pod sandbox changed, it will be killed and re-created: "+fault+".")

@@ -88,17 +88,17 @@ func (b *builder) removeCreated() bool {
 			continue
 		}
 		busy = true
-		b.remove(c)
+		b.remove(c, "")
 	}
 	return busy
 }
 
-func (b *builder) remove(c pod.Container) {
+func (b *builder) remove(c pod.Container, message string) {
 	if f := b.rec.Container(c.Name).StopFailure; b.held(f) {
 		b.wait(c.Name, f.Reason, f.Message)
 		return
 	}
-	b.do(Action{Op: OpRemoveContainer, Container: c.Name, ID: c.ID})
+	b.do(Action{Op: OpRemoveContainer, Container: c.Name, ID: c.ID, Message: message})
 }
 
 // decideOutcome settles the terminal phase by how the normal containers ended.
@@ -150,7 +150,7 @@ func (b *builder) clean() {
 // removeAll removes the containers, and then the sandboxes.
 func (b *builder) removeAll() {
 	for _, c := range b.Observed.Containers {
-		b.remove(c)
+		b.remove(c, "")
 	}
 	if len(b.Observed.Containers) > 0 {
 		return
