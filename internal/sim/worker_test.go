@@ -1,0 +1,314 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"nodelet.dev/nodelet/internal/plan"
+	"nodelet.dev/nodelet/internal/pod"
+	"nodelet.dev/nodelet/internal/status"
+)
+
+// Delays of the worker's loop, as in package podworkers.
+const (
+	inspectRetryMin = 500 * time.Millisecond
+	inspectRetryMax = 10 * time.Second
+	storeRetry      = 5 * time.Second
+	repeatDelayMin  = 100 * time.Millisecond
+	repeatDelayMax  = 10 * time.Second
+)
+
+// worker goes through the motions of a worker of package podworkers.
+type worker struct {
+	a        *agent
+	w        *world
+	uid      types.UID
+	pod      *corev1.Pod
+	specHash string
+
+	rec      pod.Record
+	observed pod.Observation
+	actedAt  time.Time
+	verdicts map[string]pod.Verdicts
+	waits    []pod.Wait
+	last     plan.Plan
+	newest   plan.Plan       // what the last computation said
+	planned  pod.Observation // what it was made from
+
+	wave    *scope
+	pulls   map[string]*pull
+	writing bool
+	stored  []byte
+	failure error
+	// writeAgain is when a failed write may be tried again.
+	writeAgain moment
+
+	inspectFailures, repeats int
+	notBefore                moment
+	timer                    int // the newest timer; older ones are void
+	timerSet                 bool
+
+	mail  mail
+	awake bool
+	ended bool
+}
+
+type mail struct {
+	pod         *corev1.Pod
+	stop        *pod.StopRequest
+	observation *pod.Observation
+	verdicts    map[string]pod.Verdicts
+}
+
+func newWorker(a *agent, p *corev1.Pod, specHash string, rec pod.Record) *worker {
+	k := &worker{
+		a: a, w: a.w, uid: p.UID, pod: p, specHash: specHash, rec: rec,
+		pulls: map[string]*pull{}, verdicts: map[string]pod.Verdicts{},
+	}
+	k.stored = encode(rec)
+	k.wake()
+	return k
+}
+
+// alive says that neither the worker nor its agent has ended.
+func (k *worker) alive() bool { return !k.ended && k.a.gen == k.w.gen }
+
+// put changes the mail and wakes the worker.
+func (k *worker) put(change func(*mail)) {
+	change(&k.mail)
+	k.wake()
+}
+
+func (k *worker) putPod(p *corev1.Pod) { k.put(func(m *mail) { m.pod = p }) }
+
+func (k *worker) putStop(req pod.StopRequest) {
+	k.put(func(m *mail) {
+		if m.stop != nil {
+			req = m.stop.Merge(req)
+		}
+		m.stop = &req
+	})
+}
+
+func (k *worker) putObservation(o pod.Observation) {
+	k.put(func(m *mail) {
+		if m.observation == nil || m.observation.TakenAt.Before(o.TakenAt) {
+			m.observation = &o
+		}
+	})
+}
+
+func (k *worker) putVerdicts(v pod.Verdicts, name string) {
+	k.put(func(m *mail) {
+		if m.verdicts == nil {
+			m.verdicts = map[string]pod.Verdicts{}
+		}
+		m.verdicts[name] = v
+	})
+}
+
+func (k *worker) wake() {
+	if k.awake {
+		return
+	}
+	k.awake = true
+	k.w.after(k.w.between(0, time.Millisecond), func() {
+		k.awake = false
+		k.turn(func() {})
+	})
+}
+
+// turn is one round of the loop: one message, the mail, one step.
+func (k *worker) turn(message func()) {
+	if !k.alive() {
+		return
+	}
+	message()
+	k.take()
+	if k.step() {
+		k.ended = true
+		k.a.finished(k)
+	}
+}
+
+func (k *worker) take() {
+	m := k.mail
+	k.mail = mail{}
+	if m.pod != nil {
+		k.pod = m.pod
+	}
+	if m.stop != nil {
+		k.requestStop(*m.stop)
+	}
+	if m.observation != nil && k.observed.TakenAt.Before(m.observation.TakenAt) {
+		k.observed = *m.observation
+		k.inspectFailures = 0
+		k.notBefore = 0
+		k.w.truth.observed(k.uid, k.observed)
+	}
+	maps.Copy(k.verdicts, m.verdicts)
+}
+
+func (k *worker) requestStop(req pod.StopRequest) {
+	before := k.rec.Stop
+	k.rec = plan.RequestStop(k.rec, k.pod, req, k.w.stamp())
+	k.w.truth.stopAsked(k, req)
+	if k.wave == nil {
+		return
+	}
+	if before == nil || k.rec.Stop.GraceSeconds < before.GraceSeconds {
+		k.wave.cancel()
+	}
+}
+
+func (k *worker) input() plan.Input {
+	return plan.Input{
+		Pod: k.pod, Observed: k.observed, Verdicts: k.verdicts, Record: k.rec,
+		ActedAt: k.actedAt, Now: k.w.stamp(), Limits: plan.DefaultLimits(),
+	}
+}
+
+func (k *worker) step() (finished bool) {
+	if k.wave != nil {
+		return false
+	}
+	in := k.input()
+	next := plan.Compute(in)
+	k.w.truth.computed(k, in, next)
+	before := k.rec
+	k.rec = next.Record
+	k.newest = next
+	if !next.InspectFirst {
+		k.waits = next.Why
+		k.publish()
+		k.wantPulls(next.Pulls)
+	}
+	if k.rec.Phase == pod.PhaseFinished {
+		return true
+	}
+	k.act(before, next)
+	return false
+}
+
+func (k *worker) act(before pod.Record, next plan.Plan) {
+	busy := next.InspectFirst || len(next.Wave) > 0
+	if busy && k.repeated(next) {
+		busy = false
+	}
+	if wait := k.notBefore - k.w.now; wait > 0 {
+		k.setTimer(next.WakeAt, wait)
+		k.write(false)
+		return
+	}
+	critical := busy && critical(before, k.rec)
+	if busy && critical && k.failure != nil && k.rec.Phase == pod.PhaseSyncing {
+		k.setTimer(next.WakeAt, storeRetry)
+		k.write(true)
+		return
+	}
+	if !busy {
+		k.write(false)
+		k.setTimer(next.WakeAt, 0)
+		return
+	}
+	k.last = next
+	k.setTimer(pod.Stamp{}, 0)
+	k.startWave(next, critical)
+}
+
+func (k *worker) repeated(next plan.Plan) bool {
+	if next.InspectFirst {
+		return false
+	}
+	if fmt.Sprint(next.Wave) != fmt.Sprint(k.last.Wave) {
+		k.repeats = 0
+		return false
+	}
+	k.repeats++
+	if k.repeats < 3 {
+		return false
+	}
+	k.last = plan.Plan{}
+	k.notBefore = k.w.now + min(repeatDelayMin<<min(k.repeats, 10), repeatDelayMax)
+	return true
+}
+
+func (k *worker) setTimer(at pod.Stamp, wait time.Duration) {
+	d := time.Duration(-1)
+	if wait > 0 {
+		d = wait
+	}
+	if !at.IsZero() {
+		if left := at.Until(k.w.stamp()); d < 0 || left < d {
+			d = left + time.Millisecond
+		}
+	}
+	k.timer++
+	k.timerSet = d >= 0
+	if d < 0 {
+		return
+	}
+	mine := k.timer
+	k.w.after(d, func() {
+		if k.timer == mine {
+			k.timerSet = false
+			k.turn(func() {})
+		}
+	})
+}
+
+func (k *worker) publish() {
+	st := status.Compute(status.Input{
+		Pod: k.pod, Observed: k.observed, Verdicts: k.verdicts, Record: k.rec, Waits: k.waits,
+		HostIPs: []string{"192.0.2.7"}, Now: k.w.stamp(),
+	})
+	if k.rec.Status == nil || !equality.Semantic.DeepEqual(*k.rec.Status, st) {
+		k.rec.Status = &st
+	}
+	k.w.truth.published(k, &st)
+}
+
+// critical is the rule by which package podworkers stores a record first.
+func critical(before, after pod.Record) bool {
+	if before.Phase != after.Phase || !reflect.DeepEqual(before.Stop, after.Stop) ||
+		!reflect.DeepEqual(before.Outcome, after.Outcome) || !reflect.DeepEqual(before.RestartAll, after.RestartAll) {
+		return true
+	}
+	for name, a := range after.Containers {
+		b := before.Containers[name]
+		if a.Replacing != b.Replacing || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *worker) write(force bool) {
+	if k.writing {
+		return
+	}
+	text := encode(k.rec)
+	if !force && (bytes.Equal(text, k.stored) || k.w.now < k.writeAgain) {
+		return
+	}
+	k.writing = true
+	k.w.disk.putRecord(k.uid, k.rec, text, func(err error) {
+		k.turn(func() {
+			k.writing = false
+			if err != nil {
+				k.failure = err
+				k.writeAgain = k.w.now + storeRetry
+				k.w.after(storeRetry, k.wake)
+				return
+			}
+			k.stored, k.failure = text, nil
+		})
+	})
+}
