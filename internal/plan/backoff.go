@@ -30,8 +30,7 @@ func (b *builder) backoffOver(c *corev1.Container) bool {
 	if cr.Replacing == ended.ContainerID && ended.Image != c.Image {
 		return true // a swap starts with a clean slate (SWP-4)
 	}
-	known := cr.Backoff.Key == backoffKey(c) && cr.Backoff.Delay > 0 &&
-		cr.Backoff.Updated.Since(ended.At) <= b.Limits.BackoffReset
+	known := cr.Backoff.Key == backoffKey(c) && cr.Backoff.Updated.Since(ended.At) <= b.Limits.BackoffReset
 	if known {
 		until := ended.At.Add(cr.Backoff.Delay)
 		if until.Until(b.Now) > 0 {
@@ -71,9 +70,10 @@ func (b *builder) holdBackoff(c *corev1.Container, cr pod.ContainerRecord, ended
 func retryAfter(n int, initial, longest time.Duration) time.Duration {
 	d := initial
 	for range n - 1 {
-		if d *= 2; d >= longest {
-			return longest
+		if d > longest {
+			break // further doubling would overflow
 		}
+		d *= 2
 	}
 	return min(d, longest)
 }

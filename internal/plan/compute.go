@@ -74,11 +74,7 @@ func (b *builder) sync() {
 	}
 	b.strays()
 	b.ephemeral()
-	initialized := b.initialize()
-	if b.rec.Phase != pod.PhaseSyncing {
-		return // an init container failed for good
-	}
-	if initialized {
+	if b.initialize() {
 		b.normal()
 	}
 }

@@ -41,10 +41,7 @@ func (b *builder) restartAllTrigger() *pod.RestartAll {
 			if e == nil || e.SandboxID != b.active.ID {
 				continue
 			}
-			if inst, seen := b.Observed.LatestIn(b.active.ID, c.Name); seen && inst.Attempt > e.Attempt {
-				continue
-			}
-			if action, ok := pod.MatchRule(c, e.ExitCode); ok && action == corev1.ContainerRestartRuleActionRestartAllContainers {
+			if action, _ := pod.MatchRule(c, e.ExitCode); action == corev1.ContainerRestartRuleActionRestartAllContainers {
 				return &pod.RestartAll{Trigger: c.Name, TriggerID: e.ContainerID, Started: b.Now}
 			}
 		}

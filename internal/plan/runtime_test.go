@@ -15,7 +15,7 @@ import (
 
 // change reads lines about sandboxes and containers of the runtime:
 //
-//	s1 [notready] [ip=none] [hostnetwork] [age=5m]
+//	s1 [notready|ready] [ip=none] [hostnetwork] [age=5m]
 //	web-2 running|created|exited|unknown [in=s1] [code=1] [reason=Error] [ended=5s] [image=web:1] [hash=…]
 //	web-2 gone
 //
@@ -50,8 +50,8 @@ func (w *world) changeSandbox(t *testing.T, id string, attempt uint32, words []s
 		case "gone":
 			w.runtime.Sandboxes = slices.Delete(w.runtime.Sandboxes, i, i+1)
 			return
-		case "notready":
-			s.Ready = false
+		case "ready", "notready":
+			s.Ready = word == "ready"
 		case "ip":
 			s.IPs = nil
 			if value != "none" {
@@ -127,9 +127,7 @@ func (w *world) changeContainer(t *testing.T, id string, words []string) {
 
 func (w *world) container(name, id, sandbox string, attempt uint32) pod.Container {
 	c := pod.Container{ID: id, Name: name, SandboxID: sandbox, Attempt: attempt, CreatedAt: w.now.Wall}
-	spec, kind := pod.Find(&w.pod.Spec, name)
-	c.Kind = kind
-	if spec != nil {
+	if spec, _ := pod.Find(&w.pod.Spec, name); spec != nil {
 		c.Image, c.Hash = spec.Image, pod.ContainerHash(spec)
 	}
 	return c
@@ -147,11 +145,13 @@ func (w *world) end(c *pod.Container, code int32) {
 //	create-container web: exists [reason] [landed]
 //	pull-image web: pending
 //
-// With "landed" the runtime did it all the same.
+// With "landed" the runtime did it all the same, with "idle" it says that it did
+// and did nothing.
 type fault struct {
 	class   pod.Class
 	reason  string
 	landed  bool
+	idle    bool
 	pending bool
 }
 
@@ -168,6 +168,8 @@ func parseFaults(t *testing.T, text string) map[string]fault {
 				f.pending = true
 			case word == "landed":
 				f.landed = true
+			case word == "idle":
+				f.idle = true
 			case classNamed(word) != pod.ClassNone:
 				f.class = classNamed(word)
 			default:
@@ -202,7 +204,7 @@ func (w *world) act(t *testing.T, text string) {
 		if f.class != pod.ClassNone {
 			r.Err = pod.Errorf(f.class, f.reason, "cannot %v: %v", a.Op, f.class)
 		}
-		if r.Err == nil || f.landed {
+		if f.landed || (r.Err == nil && !f.idle) {
 			w.effect(t, a)
 		}
 		if a.Op == plan.OpPullImage && r.Err == nil {

@@ -13,20 +13,19 @@ import (
 // when there is one, and false when the plan is complete without: something has
 // to be killed first, the sandbox is being made, or the pod is over.
 func (b *builder) sandbox() bool {
-	newest, exists := b.Observed.Newest()
-	fault := b.sandboxFault()
-	if exists && fault == "" {
+	newest, _ := b.Observed.Newest()
+	fault := b.sandboxFault(newest)
+	if fault == "" {
 		b.active = newest
 		return true
 	}
-	if exists && b.killAll(newest, fault) {
+	if b.killAll(newest, fault) {
 		return false
 	}
 	if b.rec.RestartAll != nil {
 		b.forgetExits() // the new sandbox starts everything anyway
 	}
 	if !b.worthSandbox() {
-		b.decideOutcome()
 		b.finish()
 		return false
 	}
@@ -35,12 +34,8 @@ func (b *builder) sandbox() bool {
 }
 
 // sandboxFault says why the pod needs another sandbox (CPA-1); empty when the
-// one it has is good.
-func (b *builder) sandboxFault() string {
-	newest, ok := b.Observed.Newest()
-	if !ok {
-		return "there is none"
-	}
+// one it has is good. Where there is none, newest is the zero value.
+func (b *builder) sandboxFault(newest pod.Sandbox) string {
 	ready := 0
 	for _, s := range b.Observed.Sandboxes {
 		if s.Ready {
@@ -63,7 +58,7 @@ func (b *builder) sandboxFault() string {
 // killAll plans the end of everything in the pod's sandboxes, so that another
 // can take their place (CPA-3, INV-17). It returns false when all is down.
 func (b *builder) killAll(newest pod.Sandbox, fault string) bool {
-	if b.rec.Sandbox.Announced != newest.ID && b.worthSandbox() {
+	if newest.ID != "" && b.rec.Sandbox.Announced != newest.ID && b.worthSandbox() {
 		b.rec.Sandbox.Announced = newest.ID
 		b.event("", corev1.EventTypeNormal, "SandboxChanged",
 			"Pod sandbox changed, it will be killed and re-created: "+fault+".")
@@ -123,10 +118,7 @@ func (b *builder) initFailedForGood() bool {
 	for i := range b.Pod.Spec.InitContainers {
 		c := &b.Pod.Spec.InitContainers[i]
 		cr := b.rec.Container(c.Name)
-		if pod.IsSidecar(c) || cr.Exit == nil || cr.Running != "" || cr.Exit.SandboxID == "" {
-			continue
-		}
-		if failedExit(cr.Exit) && !b.runsAgain(c, cr) {
+		if cr.Exit != nil && failedExit(cr.Exit) && !b.runsAgain(c, cr) {
 			return true
 		}
 	}

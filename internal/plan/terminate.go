@@ -58,7 +58,7 @@ func (b *builder) mayStop(c pod.Container) bool {
 		return true
 	}
 	for _, other := range b.Observed.Containers {
-		if !live(other) || other.ID == c.ID || pod.KindOf(&b.Pod.Spec, other.Name) == pod.KindEphemeral {
+		if !live(other) || pod.KindOf(&b.Pod.Spec, other.Name) == pod.KindEphemeral {
 			continue
 		}
 		if r := b.sidecarRank(other.Name); r < 0 || r > rank {
@@ -128,7 +128,7 @@ func (b *builder) clean() {
 		return
 	}
 	gone := true
-	if b.rec.Stop == nil || !b.rec.Stop.Delete {
+	if !b.rec.Stop.Delete {
 		gone = false
 	} else if len(b.Observed.Containers)+len(b.Observed.Sandboxes) > 0 {
 		gone = false
