@@ -15,7 +15,7 @@ func (b *builder) normal() {
 	over := true
 	for i := range b.Pod.Spec.Containers {
 		c := &b.Pod.Spec.Containers[i]
-		if b.ensure(c, pod.KindNormal) {
+		if b.ensure(c) {
 			over = false
 		}
 	}
@@ -27,11 +27,11 @@ func (b *builder) normal() {
 
 // ensure plans what one long-lived container needs. It returns false when the
 // container is done for good.
-func (b *builder) ensure(c *corev1.Container, kind pod.Kind) bool {
+func (b *builder) ensure(c *corev1.Container) bool {
 	inst, seen := b.Observed.LatestIn(b.active.ID, c.Name)
 	cr := b.rec.Container(c.Name)
 	if !seen || (cr.Exit != nil && cr.Exit.Attempt > inst.Attempt) {
-		return b.start(c, kind) // the newest instance ended and is already pruned
+		return b.start(c) // the newest instance ended and is already pruned
 	}
 	switch inst.State {
 	case pod.StateUnknown:
@@ -50,7 +50,7 @@ func (b *builder) ensure(c *corev1.Container, kind pod.Kind) bool {
 		return true
 	case pod.StateExited:
 	}
-	return b.start(c, kind)
+	return b.start(c)
 }
 
 // keep plans for a running container: a swap when its definition changed, a
@@ -71,9 +71,9 @@ func (b *builder) keep(c *corev1.Container, inst pod.Container) {
 		return
 	}
 	switch {
-	case v.Liveness == pod.Failed:
+	case v.Liveness == pod.Failed && c.LivenessProbe != nil:
 		b.probeKill(c, inst, c.LivenessProbe, "liveness")
-	case v.Startup == pod.Failed:
+	case v.Startup == pod.Failed && c.StartupProbe != nil:
 		b.probeKill(c, inst, c.StartupProbe, "startup")
 	}
 }
@@ -82,7 +82,7 @@ func (b *builder) keep(c *corev1.Container, inst pod.Container) {
 // is Never another one follows, however this one ends (CPA-12).
 func (b *builder) probeKill(c *corev1.Container, inst pod.Container, probe *corev1.Probe, kind string) {
 	grace := pod.GracePeriod(b.Pod)
-	if probe != nil && probe.TerminationGracePeriodSeconds != nil {
+	if probe.TerminationGracePeriodSeconds != nil {
 		grace = *probe.TerminationGracePeriodSeconds
 	}
 	message := fmt.Sprintf("Container %s failed %s probe", c.Name, kind)
@@ -118,9 +118,9 @@ func (b *builder) startCreated(c *corev1.Container, inst pod.Container) {
 
 // start plans the next instance of a container that does not run. It returns
 // false when the container is not to run again.
-func (b *builder) start(c *corev1.Container, kind pod.Kind) bool {
+func (b *builder) start(c *corev1.Container) bool {
 	cr := b.rec.Container(c.Name)
-	if kind != pod.KindSidecar && !b.runsAgain(c, cr) {
+	if !b.runsAgain(c, cr) {
 		return b.stillLive(c.Name)
 	}
 	if b.stillLive(c.Name) || !b.backoffOver(c) {
@@ -163,7 +163,7 @@ func (b *builder) setUpVolumesOnce() bool {
 // is there.
 func (b *builder) image(c *corev1.Container) bool {
 	cr := b.rec.Container(c.Name)
-	if p := cr.Pulled; p.OK && p.Image == c.Image && p.Attempt == cr.Attempts {
+	if p := cr.Pulled; p.Image == c.Image && p.Attempt == cr.Attempts {
 		return true
 	}
 	if f := cr.Failure; f != nil && f.Key == pullKey(c.Image) && b.held(f) {
@@ -202,7 +202,7 @@ func (b *builder) ephemeral() {
 		c := (*corev1.Container)(&b.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		inst, seen := b.Observed.Latest(c.Name)
 		switch {
-		case seen && inst.State == pod.StateCreated && inst.SandboxID == b.active.ID:
+		case inst.State == pod.StateCreated && inst.SandboxID == b.active.ID:
 			b.startCreated(c, inst)
 		case !seen && b.rec.Container(c.Name).Attempts == 0:
 			b.create(c)

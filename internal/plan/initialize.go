@@ -15,7 +15,7 @@ func (b *builder) initialize() bool {
 	if b.initialized() {
 		for i := range b.Pod.Spec.InitContainers {
 			if c := &b.Pod.Spec.InitContainers[i]; pod.IsSidecar(c) {
-				b.ensure(c, pod.KindSidecar)
+				b.ensure(c)
 			}
 		}
 		return true
@@ -25,7 +25,7 @@ func (b *builder) initialize() bool {
 		c := &b.Pod.Spec.InitContainers[i]
 		switch {
 		case pod.IsSidecar(c):
-			b.ensure(c, pod.KindSidecar)
+			b.ensure(c)
 			if !b.sidecarStarted(c) {
 				if i < progress {
 					continue // INI-9: later ones are under way already; restart it beside them
@@ -73,7 +73,7 @@ func (b *builder) initStep(c *corev1.Container) bool {
 	inst, seen := b.Observed.LatestIn(b.active.ID, c.Name)
 	cr := b.rec.Container(c.Name)
 	ended := cr.Exit != nil && cr.Exit.SandboxID == b.active.ID
-	if seen && (!ended || inst.Attempt > cr.Exit.Attempt) {
+	if seen && (!ended || inst.Attempt >= cr.Exit.Attempt) {
 		switch inst.State {
 		case pod.StateRunning:
 			return false // INI-5; a changed image does not disturb it (INI-18)
@@ -121,8 +121,8 @@ func (b *builder) startInit(c *corev1.Container) {
 // sidecarStarted reports whether a sidecar runs and, where it has a startup
 // probe, passed it (INI-10, INI-11).
 func (b *builder) sidecarStarted(c *corev1.Container) bool {
-	inst, seen := b.Observed.LatestIn(b.active.ID, c.Name)
-	if !seen || inst.State != pod.StateRunning {
+	inst, _ := b.Observed.LatestIn(b.active.ID, c.Name)
+	if inst.State != pod.StateRunning {
 		return false
 	}
 	if c.StartupProbe == nil {

@@ -36,21 +36,20 @@ func learnSandboxes(rec *pod.Record, in Input) {
 	if rec.Started.IsZero() {
 		rec.Started = started
 	}
-	newest, ok := in.Observed.Newest()
-	if !ok || !newest.Ready {
+	newest, _ := in.Observed.Newest()
+	if !newest.Ready {
 		return
 	}
 	rec.Sandbox.Failure = nil
-	if len(newest.IPs) > 0 && !slices.Equal(rec.Sandbox.IPs, newest.IPs) {
+	if len(newest.IPs) > 0 {
 		rec.Sandbox.IPs = newest.IPs
 	}
-	for _, c := range in.Observed.Containers {
-		// INI-1: only a normal container of this very sandbox proves that the
-		// init containers are done; a leftover of an older sandbox does not.
-		if c.SandboxID == newest.ID && pod.KindOf(&in.Pod.Spec, c.Name) == pod.KindNormal {
-			rec.Initialized = pod.Initialization{SandboxID: newest.ID, BootID: in.Now.BootID}
-			return
-		}
+	// INI-1: only a normal container of this very sandbox proves that the init
+	// containers are done; a leftover of an older sandbox does not.
+	if slices.ContainsFunc(in.Observed.Containers, func(c pod.Container) bool {
+		return c.SandboxID == newest.ID && pod.KindOf(&in.Pod.Spec, c.Name) == pod.KindNormal
+	}) {
+		rec.Initialized = pod.Initialization{SandboxID: newest.ID, BootID: in.Now.BootID}
 	}
 }
 
@@ -93,7 +92,7 @@ func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
 		cr.Running, cr.RunningIn = c.ID, c.SandboxID
 		cr.Failure, cr.StopFailure = nil, nil
 	}
-	if cr.Replacing != "" && cr.Replacing != c.ID {
+	if cr.Replacing != c.ID {
 		cr.Replacing = "" // the successor runs
 	}
 	return cr
@@ -159,7 +158,7 @@ func failedExit(e *pod.Exit) bool {
 func podSucceeded(spec *corev1.PodSpec, rec *pod.Record) bool {
 	for i := range spec.Containers {
 		cr := rec.Container(spec.Containers[i].Name)
-		if cr.Exit == nil || cr.Running != "" || cr.Exit.ExitCode != 0 {
+		if cr.Exit == nil || cr.Exit.ExitCode != 0 {
 			return false
 		}
 	}

@@ -73,13 +73,11 @@ func settleContainer(cr pod.ContainerRecord, r Result, limits Limits, now pod.St
 	case OpStartContainer:
 		cr.Failure = failed(cr.Failure, r, "RunContainerError", "start", now)
 	case OpStopContainer, OpKillContainer, OpRemoveContainer:
-		cr.StopFailure = failed(cr.StopFailure, r, "KillContainerError", "", now)
 		if r.Action.Op == OpKillContainer && r.Err == nil {
 			// The kill shows in the next observation; until then it counts as a try.
-			cr.StopFailure = failed(cr.StopFailure, Result{
-				Action: r.Action, Err: pod.Errorf(pod.ClassDeadline, "", "container %s was killed and has not ended yet", r.Action.Container),
-			}, "KillContainerError", "", now)
+			r.Err = pod.Errorf(pod.ClassDeadline, "", "container %s was killed and has not ended yet", r.Action.Container)
 		}
+		cr.StopFailure = failed(cr.StopFailure, r, "KillContainerError", "", now)
 	default:
 	}
 	return cr
@@ -88,7 +86,7 @@ func settleContainer(cr pod.ContainerRecord, r Result, limits Limits, now pod.St
 func settlePull(cr pod.ContainerRecord, r Result, limits Limits, now pod.Stamp) pod.ContainerRecord {
 	key := pullKey(r.Action.Image)
 	if r.Err == nil {
-		cr.Pulled = pod.Pulled{Image: r.Action.Image, Ref: r.Image, Attempt: r.Action.Attempt, OK: true}
+		cr.Pulled = pod.Pulled{Image: r.Action.Image, Ref: r.Image, Attempt: r.Action.Attempt}
 		if cr.Failure != nil && isPullKey(cr.Failure.Key) {
 			cr.Failure = nil
 		}

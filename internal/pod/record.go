@@ -116,7 +116,6 @@ type Pulled struct {
 	Image   string // as the spec has it
 	Ref     string // what the runtime resolved it to
 	Attempt uint32
-	OK      bool
 }
 
 // Backoff is the restart delay of a container (BO rows).
