@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
@@ -193,7 +194,12 @@ func classNamed(word string) pod.Class {
 // act runs the pulls and the wave of the last plan against the runtime.
 func (w *world) act(t *testing.T, text string) {
 	t.Helper()
-	faults := parseFaults(t, text)
+	w.execute(t, parseFaults(t, text))
+}
+
+// execute runs the pulls and the wave of the last plan, with faults by action.
+func (w *world) execute(t rapid.TB, faults map[string]fault) {
+	t.Helper()
 	var results []plan.Result
 	for _, a := range append(slices.Clone(w.last.Pulls), w.last.Wave...) {
 		f := faults[strings.TrimSpace(a.Op.String()+" "+a.Container)]
@@ -218,7 +224,7 @@ func (w *world) act(t *testing.T, text string) {
 }
 
 // effect is what an action does to the runtime.
-func (w *world) effect(t *testing.T, a plan.Action) {
+func (w *world) effect(t rapid.TB, a plan.Action) {
 	t.Helper()
 	at := slices.IndexFunc(w.runtime.Containers, func(c pod.Container) bool { return c.ID == a.ID })
 	switch a.Op {

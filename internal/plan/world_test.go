@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"nodelet.dev/nodelet/internal/plan"
@@ -134,7 +135,7 @@ func (w *world) advance(t *testing.T, d *datadriven.TestData) {
 }
 
 // restartAgent loses what is not durable.
-func (w *world) restartAgent(t *testing.T) {
+func (w *world) restartAgent(t rapid.TB) {
 	t.Helper()
 	text, err := json.Marshal(w.rec)
 	require.NoError(t, err)
@@ -145,7 +146,7 @@ func (w *world) restartAgent(t *testing.T) {
 }
 
 // reboot ends everything that ran; the machine is back a minute later.
-func (w *world) reboot(t *testing.T) {
+func (w *world) reboot(t rapid.TB) {
 	t.Helper()
 	w.restartAgent(t)
 	w.now = pod.Stamp{Wall: w.now.Wall.Add(time.Minute), Boot: 20 * time.Second, BootID: w.now.BootID + "+"}
