@@ -158,7 +158,7 @@ func (o Observation) Live() bool {
 	return false
 }
 
-// Identity returns the identity that the newest sandbox or container carries.
+// Identity returns the identity that the newest sandbox carries.
 func (o Observation) Identity() (Identity, bool) {
 	if len(o.Sandboxes) > 0 {
 		return o.Sandboxes[0].Identity, true
