@@ -104,7 +104,7 @@ func resultEvents(results []plan.Result) []plan.Event {
 	var list []plan.Event
 	for _, r := range results {
 		class := pod.ClassOf(r.Err)
-		if class == pod.ClassCancelled {
+		if class == pod.ClassCancelled || (class == pod.ClassConflict && r.Action.Op == plan.OpStartContainer) {
 			continue
 		}
 		if e, ok := resultEvent(r); ok {

@@ -24,7 +24,7 @@ func critical(before, after pod.Record) bool {
 	}
 	for name, a := range after.Containers {
 		b := before.Containers[name]
-		if a.Replacing != b.Replacing || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
+		if a.Replacing != b.Replacing || a.Retry != b.Retry || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
 			return true
 		}
 	}

@@ -125,7 +125,7 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 		return conn.runtime.StartContainer(ctx, id)
 	})
 	if err != nil {
-		return failed(err, ReasonRunContainer, "start container %s", id)
+		return pod.Errorf(startClass(err), ReasonRunContainer, "cannot start container %s: %w", id, said(err))
 	}
 	// The next inspection needs this status anyway and takes it from the cache.
 	// The container has started, so from here on nothing is a failure to start it.

@@ -31,6 +31,16 @@ func creationClass(err error) pod.Class {
 	return classOf(err)
 }
 
+// startClass is the class of a failure to start a container. One that is not in
+// the state to be started is a conflict and says nothing about the container:
+// an earlier call, whose caller is gone, is starting it or was cut off.
+func startClass(err error) pod.Class {
+	if contains(err, "failed to set starting state for container") {
+		return pod.ClassConflict
+	}
+	return classOf(err)
+}
+
 // registryFailure returns class and reason of a failed pull.
 func registryFailure(err error) (pod.Class, string) {
 	switch {

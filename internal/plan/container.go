@@ -49,8 +49,25 @@ func (b *builder) ensure(c *corev1.Container) bool {
 		b.startCreated(c, inst)
 		return true
 	case pod.StateExited:
+		if interrupted(cr, inst) {
+			b.startOver(c, inst)
+			return true
+		}
 	}
 	return b.start(c)
+}
+
+// startOver removes an instance whose start was interrupted. Its number is used
+// once more: nothing ran under it.
+func (b *builder) startOver(c *corev1.Container, inst pod.Container) {
+	cr := b.rec.Container(c.Name)
+	cr.Retry = true
+	b.rec.SetContainer(c.Name, cr)
+	if b.held(cr.StopFailure) {
+		b.wait(c.Name, cr.StopFailure.Reason, cr.StopFailure.Message)
+		return
+	}
+	b.do(Action{Op: OpRemoveContainer, Container: c.Name, ID: inst.ID, Message: "its start was interrupted"})
 }
 
 // keep plans for a running container: a swap when its definition changed, a
@@ -148,7 +165,7 @@ func (b *builder) create(c *corev1.Container) {
 		return
 	}
 	b.wait(c.Name, "ContainerCreating", "")
-	b.do(Action{Op: OpCreateContainer, Container: c.Name, ID: b.active.ID, Attempt: cr.Attempts, Image: cr.Pulled.Ref})
+	b.do(Action{Op: OpCreateContainer, Container: c.Name, ID: b.active.ID, Attempt: cr.Next(), Image: cr.Pulled.Ref})
 }
 
 // setUpVolumesOnce is setUpVolumes for many containers: one action is enough.
@@ -163,7 +180,7 @@ func (b *builder) setUpVolumesOnce() bool {
 // is there.
 func (b *builder) image(c *corev1.Container) bool {
 	cr := b.rec.Container(c.Name)
-	if p := cr.Pulled; p.Image == c.Image && p.Attempt == cr.Attempts {
+	if p := cr.Pulled; p.Image == c.Image && p.Attempt == cr.Next() {
 		return true
 	}
 	if f := cr.Failure; f != nil && f.Key == pullKey(c.Image) && b.held(f) {
@@ -171,7 +188,7 @@ func (b *builder) image(c *corev1.Container) bool {
 		return false
 	}
 	b.wait(c.Name, "ContainerCreating", "")
-	b.plan.Pulls = append(b.plan.Pulls, Action{Op: OpPullImage, Container: c.Name, Image: c.Image, Attempt: cr.Attempts})
+	b.plan.Pulls = append(b.plan.Pulls, Action{Op: OpPullImage, Container: c.Name, Image: c.Image, Attempt: cr.Next()})
 	return false
 }
 
@@ -204,7 +221,9 @@ func (b *builder) ephemeral() {
 		switch {
 		case inst.State == pod.StateCreated && inst.SandboxID == b.active.ID:
 			b.startCreated(c, inst)
-		case !seen && b.rec.Container(c.Name).Attempts == 0:
+		case seen && interrupted(b.rec.Container(c.Name), inst):
+			b.startOver(c, inst)
+		case !seen && (b.rec.Container(c.Name).Attempts == 0 || b.rec.Container(c.Name).Retry):
 			b.create(c)
 		}
 	}

@@ -84,6 +84,10 @@ func (b *builder) initStep(c *corev1.Container) bool {
 			b.stop(inst, seconds(pod.GracePeriod(b.Pod)), fmt.Sprintf("Init container %s is in unknown state", c.Name))
 			return false
 		case pod.StateExited:
+			if interrupted(cr, inst) {
+				b.startOver(c, inst)
+				return false
+			}
 		}
 	}
 	switch {

@@ -11,6 +11,9 @@ import (
 // reasonLost is the reason of a container that vanished while it ran (INV-12).
 const reasonLost = "ContainerStatusUnknown"
 
+// reasonStartError is what containerd gives an instance that it could not start.
+const reasonStartError = "StartError"
+
 // exitLost is the exit code that such a container is given.
 const exitLost = 137
 
@@ -75,8 +78,12 @@ func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.Container
 		case pod.StateRunning:
 			cr = learnRunning(cr, newest)
 		case pod.StateExited:
-			cr = learnExit(cr, exitOf(newest, in.Now))
-		case pod.StateCreated, pod.StateUnknown:
+			if !interrupted(cr, newest) {
+				cr = learnExit(cr, exitOf(newest, in.Now))
+			}
+		case pod.StateCreated:
+			cr.Retry = false
+		case pod.StateUnknown:
 		}
 	}
 	if cr.Running != "" {
@@ -88,6 +95,7 @@ func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.Container
 }
 
 func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
+	cr.Retry = false
 	if cr.Running != c.ID {
 		cr.Running, cr.RunningIn = c.ID, c.SandboxID
 		cr.Failure, cr.StopFailure = nil, nil
@@ -96,6 +104,16 @@ func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
 		cr.Replacing = "" // the successor runs
 	}
 	return cr
+}
+
+// interrupted reports whether an instance never ran because the call that
+// started it was cut off, which containerd shows as a start error. A start that
+// the runtime refused was told to us, and is remembered. Without this, an agent
+// that dies at the wrong moment would fail a pod that must not be run again.
+func interrupted(cr pod.ContainerRecord, c pod.Container) bool {
+	return c.State == pod.StateExited && c.Reason == reasonStartError && c.StartedAt.IsZero() &&
+		cr.StartFailed != c.ID && (cr.Exit == nil || cr.Exit.ContainerID != c.ID) &&
+		(cr.Previous == nil || cr.Previous.ContainerID != c.ID)
 }
 
 // learnExit remembers an end unless it is already known or older than what is.

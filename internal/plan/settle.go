@@ -72,6 +72,13 @@ func settleContainer(cr pod.ContainerRecord, r Result, limits Limits, now pod.St
 		}
 	case OpStartContainer:
 		cr.Failure = failed(cr.Failure, r, "RunContainerError", "start", now)
+		switch pod.ClassOf(r.Err) {
+		case pod.ClassNone, pod.ClassUnavailable, pod.ClassDeadline, pod.ClassConflict:
+			// Nothing was refused that we know of; a conflict is with the call of an
+			// agent that is gone.
+		default:
+			cr.StartFailed = r.Action.ID
+		}
 	case OpStopContainer, OpKillContainer, OpRemoveContainer:
 		if r.Action.Op == OpKillContainer && r.Err == nil {
 			// The kill shows in the next observation; until then it counts as a try.

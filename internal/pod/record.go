@@ -87,6 +87,9 @@ type ContainerRecord struct {
 	// Attempts is the number of instances ever seen: the next attempt number,
 	// the next restartCount and the next log file index (INV-11).
 	Attempts uint32 `json:"attempts"`
+	// Retry says that the newest number belonged to an instance that never ran,
+	// because its start was interrupted: the next instance takes it over.
+	Retry bool `json:"retry,omitempty"`
 	// Running is the instance last seen running, empty when there is none. When
 	// it vanishes from the runtime its end is unknown (INV-12).
 	Running string `json:"running,omitempty"`
@@ -107,8 +110,19 @@ type ContainerRecord struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// StopFailure counts failed attempts to stop the running instance.
 	StopFailure *Failure `json:"-"`
+	// StartFailed is the instance whose start the runtime refused. One that shows
+	// a start error without that was interrupted, by the end of an agent.
+	StartFailed string `json:"-"`
 	// Pulled is the image that is ready for the next instance.
 	Pulled Pulled `json:"-"`
+}
+
+// Next returns the number of the next instance.
+func (c *ContainerRecord) Next() uint32 {
+	if c.Retry && c.Attempts > 0 {
+		return c.Attempts - 1
+	}
+	return c.Attempts
 }
 
 // Pulled is an image that was looked up or pulled for one attempt.
@@ -208,10 +222,8 @@ type StopRequest struct {
 // grace (PW-6), and deletion if either asks for it (Q-4).
 func (s StopRequest) Merge(other StopRequest) StopRequest {
 	out := s
-	if out.GraceSeconds == nil || (other.GraceSeconds != nil && *other.GraceSeconds < *out.GraceSeconds) {
-		if other.GraceSeconds != nil {
-			out.GraceSeconds = other.GraceSeconds
-		}
+	if g := other.GraceSeconds; g != nil && (out.GraceSeconds == nil || *g < *out.GraceSeconds) {
+		out.GraceSeconds = g
 	}
 	out.Delete = s.Delete || other.Delete
 	if out.Reason == "" {
