@@ -62,7 +62,13 @@ func dial(ctx context.Context, o Options) (*connection, error) {
 		_ = rt.Close(ctx)
 		return nil, failed(err, "", "connect to the image service at %s", o.ImageEndpoint)
 	}
-	return &connection{runtime: rt, images: images}, nil
+	o.Dialer = dialKept
+	kept, err := dialServices(ctx, o)
+	if err != nil {
+		_, _ = rt.Close(ctx), images.Close(ctx)
+		return nil, err
+	}
+	return &connection{runtime: keptService{runtimeService: rt, kept: kept}, images: images}, nil
 }
 
 func (c *connection) close(ctx context.Context) {

@@ -14,10 +14,10 @@ import (
 // maxMessageBytes is what the CRI library takes too.
 const maxMessageBytes = 16 << 20
 
-// dialerServices serve a connection that the caller's dialer makes. The library
-// dials sockets itself and takes no dialer, and code that runs in a
-// testing/synctest bubble has no sockets; so this speaks to a runtime in memory.
-// Timeouts are the library's.
+// dialerServices serve a connection that a dialer of ours makes. The library
+// dials sockets itself and takes no dialer; this speaks to a runtime in memory,
+// for code that runs in a testing/synctest bubble, and over a connection that is
+// kept open beyond the agent's end. Timeouts are the library's.
 type dialerServices struct {
 	conn    *grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
@@ -26,6 +26,16 @@ type dialerServices struct {
 }
 
 func dialWith(ctx context.Context, o Options) (*connection, error) {
+	s, err := dialServices(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{runtime: s, images: s}, nil
+}
+
+// dialServices connects through the dialer of the options. It fails when the
+// runtime does not answer.
+func dialServices(ctx context.Context, o Options) (*dialerServices, error) {
 	conn, err := grpc.NewClient("passthrough:///"+o.RuntimeEndpoint, grpc.WithContextDialer(o.Dialer),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))
@@ -41,7 +51,7 @@ func dialWith(ctx context.Context, o Options) (*connection, error) {
 		_ = conn.Close()
 		return nil, failed(err, "", "connect to the container runtime at %s", o.RuntimeEndpoint)
 	}
-	return &connection{runtime: s, images: s}, nil
+	return s, nil
 }
 
 // Close closes the connection. The second of the two services finds it closed.
