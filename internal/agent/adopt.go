@@ -51,7 +51,7 @@ func (d *desired) orphan(in pod.Instance) {
 	key := pod.KeyOf(in.Pod)
 	d.byUID[in.Pod.UID] = key
 	d.claimPorts(in)
-	box := d.a.workers.Start(in.Pod, pod.SpecHash(in.User), in.Record)
+	box := d.begin(in.User, in.Pod, in.Record)
 	if o, ok := d.strays[in.Pod.UID]; ok {
 		delete(d.strays, in.Pod.UID)
 		box.PutObservation(o)

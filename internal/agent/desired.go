@@ -235,11 +235,22 @@ func (d *desired) run(e *entry, user, p *corev1.Pod, rec pod.Record) {
 	e.current = &instance{user: user, pod: p, stopping: rec.Stop != nil && rec.Stop.Delete}
 	d.byUID[p.UID] = key
 	d.a.board.drop(key)
-	e.current.box = d.a.workers.Start(p, pod.SpecHash(user), rec)
+	e.current.box = d.begin(user, p, rec)
 	if o, ok := d.strays[p.UID]; ok {
 		delete(d.strays, p.UID)
 		e.current.box.PutObservation(o)
 	}
+}
+
+// begin starts a worker. What was known of the pod is shown at once: a pod that
+// runs must not be missing from the list until it is inspected.
+func (d *desired) begin(user, p *corev1.Pod, rec pod.Record) *podworkers.Mailbox {
+	status := rec.Status
+	if status == nil {
+		status = &corev1.PodStatus{Phase: corev1.PodPending}
+	}
+	d.a.board.put(podworkers.Report{Pod: p, Status: status, Phase: rec.Phase, Deleting: rec.Stop != nil && rec.Stop.Delete})
+	return d.a.workers.Start(p, pod.SpecHash(user), rec)
 }
 
 func (d *desired) newUID(user *corev1.Pod) types.UID {
