@@ -95,6 +95,8 @@ func TestSameHash(t *testing.T) {
 		{"", "", true},
 		{"1f2e3d4c", "v1-aa", true}, // another agent's
 		{"v1-a-b", "v1-a-c", false},
+		{"v1", "v1-aa", true},
+		{"v1-aa", "v1", true},
 	} {
 		require.Equal(t, c.same, pod.SameHash(c.a, c.b), "%q %q", c.a, c.b)
 	}
