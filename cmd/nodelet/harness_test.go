@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +47,8 @@ type node struct {
 
 func newNode(t *testing.T, bin, endpoint string, extra ...string) *node {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "nl")
+	// Sockets live in it, so its path must be short.
+	dir, err := os.MkdirTemp("/tmp", "nl") //nolint:usetesting // t.TempDir is too long for a unix socket
 	require.NoError(t, err)
 	n := &node{
 		t: t, bin: bin, dir: dir, endpoint: endpoint, extra: extra,
@@ -82,7 +81,7 @@ func (n *node) log() string {
 }
 
 func (n *node) command(args ...string) *exec.Cmd {
-	return exec.Command(n.bin, args...) //nolint:noctx // it is ended by its pid
+	return exec.Command(n.bin, args...)
 }
 
 // start starts the agent.
@@ -292,18 +291,4 @@ func (n *node) output(args ...string) string {
 	out, err := n.command(append(args, "--run-dir", filepath.Join(n.dir, "run"))...).CombinedOutput()
 	require.NoError(n.t, err, string(out))
 	return string(out)
-}
-
-// readyz returns the verbose text of the readiness endpoint.
-func (n *node) readyz() string {
-	resp, err := newClient(filepath.Join(n.dir, "run")).http.Get("http://nodelet/readyz?verbose")
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("%d\n%s", resp.StatusCode, text)
 }

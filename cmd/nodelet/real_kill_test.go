@@ -61,6 +61,7 @@ func (k *killer) hit() string {
 // uninterrupted run, and nothing ran twice.
 func TestRealKillAtEveryStep(t *testing.T) {
 	flavors(t, func(t *testing.T, c *rig.Containerd, bin string) {
+		t.Helper()
 		for _, stage := range []rig.Stage{rig.Before, rig.After} {
 			for at := 1; ; at++ {
 				var where string

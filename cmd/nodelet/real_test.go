@@ -69,6 +69,7 @@ func flavors(t *testing.T, test func(t *testing.T, c *rig.Containerd, bin string
 // TestRealLifecycle walks pods through what an administrator does to them.
 func TestRealLifecycle(t *testing.T) {
 	flavors(t, func(t *testing.T, c *rig.Containerd, bin string) {
+		t.Helper()
 		n := newNode(t, bin, c.Endpoint())
 		n.start()
 		n.apply("worker", worker)
@@ -153,6 +154,7 @@ func TestRealLifecycle(t *testing.T) {
 // TestRealImageSwap checks that a swap pulls first and touches one container.
 func TestRealImageSwap(t *testing.T) {
 	flavors(t, func(t *testing.T, c *rig.Containerd, bin string) {
+		t.Helper()
 		registry, err := rig.NewRegistry(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, registry.Close()) })
