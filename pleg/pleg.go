@@ -94,6 +94,7 @@ type inspection struct {
 	again    bool // a hint came while it ran
 	urgent   bool
 	followed int
+	listed   pod.Observation // what a listing showed meanwhile
 }
 
 type result struct {
@@ -252,7 +253,15 @@ func (p *PLEG) listingDone(r listing) {
 		}
 	}
 	for _, e := range Diff(p.last, r.pods) {
-		p.want(e.UID, 0, false)
+		// One that waits or is under way is not hurried by the next listings: they
+		// show the same change again until it is done.
+		if in := p.pending[e.UID]; in != nil {
+			if in.listed = r.pods[e.UID]; in.listed.TakenAt.IsZero() {
+				in.listed.TakenAt = r.started // nothing is left of it
+			}
+		} else {
+			p.want(e.UID, 0, false)
+		}
 	}
 	// The old states of changed pods stay until they are inspected: if that
 	// fails, the next listing shows the same change again (PL-4).
@@ -332,6 +341,9 @@ func (p *PLEG) inspected(r result) {
 		return
 	}
 	events := DiffPod(r.uid, p.last[r.uid], r.observed)
+	if in.listed.TakenAt.After(r.observed.TakenAt) && len(DiffPod(r.uid, r.observed, in.listed)) > 0 {
+		in.again, in.due = true, time.Now()
+	}
 	switch {
 	case in.again:
 	case in.urgent && len(events) == 0 && in.followed < followUps:
