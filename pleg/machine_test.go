@@ -133,26 +133,27 @@ func (m *machine) inspected(uid types.UID) int {
 
 // generator is a PLEG at work in a bubble.
 type generator struct {
+	testing.TB // of the bubble
 	*pleg.PLEG
 	*machine
 }
 
 // inBubble runs a PLEG over a machine. That the bubble ends shows that nothing
 // of it is left.
-func inBubble(t *testing.T, prepare func(*machine, *pleg.Options), test func(*testing.T, generator)) {
+func inBubble(t *testing.T, prepare func(*machine, *pleg.Options), test func(generator)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m, o := newMachine(), pleg.Defaults()
 		if prepare != nil {
 			prepare(m, &o)
 		}
-		g := generator{pleg.New(m, o), m}
+		g := generator{t, pleg.New(m, o), m}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { g.Run(ctx) })
 		defer running.Wait()
 		defer cancel()
-		test(t, g)
+		test(g)
 	})
 }
 

@@ -241,17 +241,7 @@ func (p *PLEG) listingDone(r listing) {
 	}
 	p.listed = true
 	clear(p.owners)
-	for uid, o := range r.pods {
-		p.own(uid, o)
-		if known, ok := p.last[uid]; ok && known.TakenAt.After(r.started) {
-			r.pods[uid] = known
-		}
-	}
-	for uid, known := range p.last {
-		if _, listed := r.pods[uid]; !listed && known.TakenAt.After(r.started) {
-			r.pods[uid] = known
-		}
-	}
+	p.keepNewer(r)
 	for _, e := range Diff(p.last, r.pods) {
 		// One that waits or is under way is not hurried by the next listings: they
 		// show the same change again until it is done.
@@ -268,6 +258,21 @@ func (p *PLEG) listingDone(r listing) {
 	for uid, o := range r.pods {
 		if p.pending[uid] == nil {
 			p.last[uid] = o
+		}
+	}
+}
+
+// keepNewer puts what inspections saw since the listing began in its place.
+func (p *PLEG) keepNewer(r listing) {
+	for uid, o := range r.pods {
+		p.own(uid, o)
+		if known, ok := p.last[uid]; ok && known.TakenAt.After(r.started) {
+			r.pods[uid] = known
+		}
+	}
+	for uid, known := range p.last {
+		if _, listed := r.pods[uid]; !listed && known.TakenAt.After(r.started) {
+			r.pods[uid] = known
 		}
 	}
 }
