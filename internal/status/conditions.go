@@ -20,12 +20,7 @@ const (
 	reasonPodFailed    = "PodFailed"
 )
 
-func second(t time.Time) metav1.Time {
-	if t.IsZero() {
-		return metav1.Time{}
-	}
-	return metav1.NewTime(t).Rfc3339Copy()
-}
+func second(t time.Time) metav1.Time { return metav1.NewTime(t).Rfc3339Copy() }
 
 // conditions returns the conditions in their order (CON-1). Those of other
 // owners come first and are not touched (CON-10).
@@ -85,7 +80,7 @@ func (g *generator) transition(c corev1.PodCondition) metav1.Time {
 // readyToStart is CON-2: the sandbox is there and has an address.
 func (g *generator) readyToStart() corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
-	if g.hasSandbox && g.active.Ready && (g.Pod.Spec.HostNetwork || len(g.active.IPs) > 0) {
+	if g.active.Ready && (g.Pod.Spec.HostNetwork || len(g.active.IPs) > 0) {
 		c.Status = corev1.ConditionTrue
 	}
 	return c
@@ -106,14 +101,13 @@ func (g *generator) initializedCondition(out corev1.PodStatus) corev1.PodConditi
 	}
 	var incomplete []string
 	for i := range g.Pod.Spec.InitContainers {
-		spec := &g.Pod.Spec.InitContainers[i]
-		s := find(out.InitContainerStatuses, spec.Name)
-		done := s != nil && s.Ready
-		if pod.IsSidecar(spec) {
-			done = s != nil && s.Started != nil && *s.Started
+		s := &out.InitContainerStatuses[i]
+		done := s.Ready
+		if pod.IsSidecar(&g.Pod.Spec.InitContainers[i]) {
+			done = *s.Started
 		}
 		if !done {
-			incomplete = append(incomplete, spec.Name)
+			incomplete = append(incomplete, s.Name)
 		}
 	}
 	if len(incomplete) > 0 {
@@ -138,15 +132,13 @@ func (g *generator) containersReady(out corev1.PodStatus) corev1.PodCondition {
 	}
 	var unready []string
 	for i := range g.Pod.Spec.InitContainers {
-		spec := &g.Pod.Spec.InitContainers[i]
-		if s := find(out.InitContainerStatuses, spec.Name); pod.IsSidecar(spec) && (s == nil || !s.Ready) {
-			unready = append(unready, spec.Name)
+		if s := &out.InitContainerStatuses[i]; pod.IsSidecar(&g.Pod.Spec.InitContainers[i]) && !s.Ready {
+			unready = append(unready, s.Name)
 		}
 	}
-	for i := range g.Pod.Spec.Containers {
-		name := g.Pod.Spec.Containers[i].Name
-		if s := find(out.ContainerStatuses, name); s == nil || !s.Ready {
-			unready = append(unready, name)
+	for i := range out.ContainerStatuses {
+		if s := &out.ContainerStatuses[i]; !s.Ready {
+			unready = append(unready, s.Name)
 		}
 	}
 	if len(unready) > 0 {

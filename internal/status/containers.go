@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func (g *generator) container(c *corev1.Container) corev1.ContainerStatus {
 	kind := pod.KindOf(&g.Pod.Spec, c.Name)
 	cr := g.Record.Container(c.Name)
 	inst, seen := g.Observed.Latest(c.Name)
-	if seen && cr.Exit != nil && cr.Exit.Attempt > inst.Attempt {
+	if cr.Exit != nil && cr.Exit.Attempt > inst.Attempt {
 		seen = false
 	}
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, RestartCount: int32(max(cr.Attempts, 1) - 1)} //nolint:gosec // attempts stay far below 2^31
@@ -67,10 +68,10 @@ func (g *generator) container(c *corev1.Container) corev1.ContainerStatus {
 // ended fills in the state of a container without a live instance. One that is
 // going to run again waits, with its end as the last state (ST-6).
 func (g *generator) ended(s *corev1.ContainerStatus, c *corev1.Container, kind pod.Kind, cr pod.ContainerRecord) {
-	exit := cr.Exit
+	exit, last := cr.Exit, cr.Previous
 	if kind == pod.KindInit || kind == pod.KindSidecar {
 		if exit != nil && g.hasSandbox && exit.SandboxID != g.active.ID && !g.initialized() {
-			exit = nil // an end in an older sandbox says nothing about this start
+			exit, last = nil, exit // an end in an older sandbox says nothing about this start
 		}
 	}
 	if exit == nil {
@@ -80,7 +81,7 @@ func (g *generator) ended(s *corev1.ContainerStatus, c *corev1.Container, kind p
 			return
 		}
 		s.State.Waiting = g.waiting(c, kind)
-		s.LastTerminationState.Terminated = g.terminated(cr.Previous)
+		s.LastTerminationState.Terminated = g.terminated(last)
 		return
 	}
 	if w, ok := g.waits[c.Name]; ok && g.Record.Phase == pod.PhaseSyncing {
@@ -89,11 +90,9 @@ func (g *generator) ended(s *corev1.ContainerStatus, c *corev1.Container, kind p
 		return
 	}
 	s.State.Terminated = g.terminated(exit)
-	s.LastTerminationState.Terminated = g.terminated(cr.Previous)
-	if s.ContainerID == "" {
-		s.ContainerID = g.containerID(exit.ContainerID)
-		s.ImageID = exit.ImageID
-	}
+	s.LastTerminationState.Terminated = g.terminated(last)
+	s.ContainerID = g.containerID(exit.ContainerID)
+	s.Image, s.ImageID = cmp.Or(exit.Image, s.Image), exit.ImageID
 }
 
 // describe copies what the runtime knows of an instance.
@@ -152,7 +151,7 @@ func (g *generator) terminated(e *pod.Exit) *corev1.ContainerStateTerminated {
 }
 
 func (g *generator) containerID(id string) string {
-	if id == "" || g.Runtime == "" {
+	if g.Runtime == "" {
 		return id
 	}
 	return g.Runtime + "://" + id

@@ -24,38 +24,35 @@ func Phase(spec *corev1.PodSpec, inits, containers []corev1.ContainerStatus, ini
 	switch {
 	case t.initFailed > 0:
 		return corev1.PodFailed
-	case t.initPending > 0 || t.waiting > 0:
+	case t.pending > 0 || t.running+t.stopped == 0:
 		return corev1.PodPending
-	case t.running > 0 && t.unknown == 0:
+	case t.running > 0 || t.restartable > 0:
 		return corev1.PodRunning
-	case t.running == 0 && t.stopped > 0 && t.unknown == 0:
-		switch {
-		case t.restartable > 0:
-			return corev1.PodRunning
-		case t.stopped == t.succeeded:
-			return corev1.PodSucceeded
-		}
-		return corev1.PodFailed
+	case t.stopped == t.succeeded:
+		return corev1.PodSucceeded
 	}
-	return corev1.PodPending
+	return corev1.PodFailed
 }
 
-// tally counts the containers of a pod by what they mean for its phase.
+// tally counts the containers of a pod by what they mean for its phase. One
+// whose state nobody knows counts as pending.
 type tally struct {
-	initFailed, initPending                                    int
-	waiting, running, unknown, stopped, succeeded, restartable int
+	initFailed, pending, running    int
+	stopped, succeeded, restartable int
 }
 
 // init counts a plain init container (PH-1, PH-2).
 func (t *tally) init(spec *corev1.PodSpec, c *corev1.Container, s *corev1.ContainerStatus) {
 	ended := lastEnd(s)
 	switch {
-	case s == nil || s.State.Running != nil || ended == nil:
-		t.initPending++
+	case ended == nil:
+		t.pending++
+	case s.State.Waiting != nil && ended.ExitCode == 0:
+		t.pending++ // done before, and to be done again in another sandbox
 	case ended.ExitCode != 0 && !pod.RestartsAfter(spec, c, ended.ExitCode) && ended.Reason != "RestartingAllContainers":
 		t.initFailed++
 	case ended.ExitCode != 0:
-		t.initPending++ // it is going to be tried again
+		t.pending++ // it is going to be tried again
 	}
 }
 
@@ -64,37 +61,26 @@ func (t *tally) init(spec *corev1.PodSpec, c *corev1.Container, s *corev1.Contai
 func (t *tally) sidecar(s *corev1.ContainerStatus, initialized bool) {
 	switch {
 	case s == nil || s.State == (corev1.ContainerState{}):
-		t.unknown++
-		if !initialized {
-			t.initPending++
-		}
+		t.pending++
 	case s.State.Running != nil:
 		t.running++
 		if !initialized && (s.Started == nil || !*s.Started) {
-			t.initPending++
+			t.pending++
 		}
 	case s.State.Waiting != nil && s.LastTerminationState.Terminated == nil:
-		t.waiting++
+		t.pending++
 	}
 }
 
 // normal counts a normal container (PH-3 to PH-8).
 func (t *tally) normal(spec *corev1.PodSpec, c *corev1.Container, s *corev1.ContainerStatus) {
-	switch {
-	case s == nil:
-		t.unknown++
-		return
-	case s.State.Running != nil:
-		t.running++
-		return
-	}
 	ended := lastEnd(s)
 	switch {
-	case s.State.Waiting != nil && ended == nil:
-		t.waiting++
+	case s != nil && s.State.Running != nil:
+		t.running++
 		return
 	case ended == nil:
-		t.unknown++
+		t.pending++
 		return
 	}
 	t.stopped++
@@ -109,7 +95,7 @@ func (t *tally) normal(spec *corev1.PodSpec, c *corev1.Container, s *corev1.Cont
 // lastEnd returns how a container that does not run ended last, if ever.
 func lastEnd(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
-	case s == nil || s.State.Running != nil:
+	case s == nil:
 		return nil
 	case s.State.Terminated != nil:
 		return s.State.Terminated

@@ -26,17 +26,17 @@ func RowOf(p *corev1.Pod) Row {
 	}
 	r.Why = p.Status.Message
 	initializing := r.inits(p)
-	for i := range p.Status.ContainerStatuses {
+	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- { // the first one has the last word
 		s := &p.Status.ContainerStatuses[i]
 		r.Restarts += s.RestartCount
 		if s.Ready {
 			r.Ready++
 		}
-		if !initializing {
+		if !initializing && !mute(p, s) {
 			r.state(s)
 		}
 	}
-	if !initializing && p.Status.Phase == corev1.PodSucceeded && p.Status.Reason == "" {
+	if p.Status.Phase == corev1.PodSucceeded && p.Status.Reason == "" {
 		r.Status = "Completed"
 	}
 	if p.DeletionTimestamp != nil && !Terminal(p.Status.Phase) {
@@ -58,7 +58,7 @@ func (r *Row) inits(p *corev1.Pod) bool {
 				r.Ready++
 			}
 		}
-		if waiting || spec == nil || initDone(s, kind) || Terminal(p.Status.Phase) {
+		if waiting || spec == nil || initDone(s, kind) || mute(p, s) {
 			continue
 		}
 		waiting = true
@@ -71,6 +71,12 @@ func (r *Row) inits(p *corev1.Pod) bool {
 		}
 	}
 	return waiting
+}
+
+// mute reports whether a container says nothing about its pod: one that never
+// came to its turn in a pod that is over.
+func mute(p *corev1.Pod, s *corev1.ContainerStatus) bool {
+	return Terminal(p.Status.Phase) && s.State.Terminated == nil
 }
 
 func initDone(s *corev1.ContainerStatus, kind pod.Kind) bool {

@@ -103,7 +103,7 @@ func (g *generator) phase(out corev1.PodStatus) (phase corev1.PodPhase, reason, 
 			phase = corev1.PodPending
 		}
 	}
-	if w, ok := g.waits[""]; ok && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+	if w := g.waits[""]; w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
 		reason, message = w.Reason, w.Message
 	}
 	return phase, reason, message
