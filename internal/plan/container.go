@@ -63,11 +63,7 @@ func (b *builder) startOver(c *corev1.Container, inst pod.Container) {
 	cr := b.rec.Container(c.Name)
 	cr.Retry = true
 	b.rec.SetContainer(c.Name, cr)
-	if b.held(cr.StopFailure) {
-		b.wait(c.Name, cr.StopFailure.Reason, cr.StopFailure.Message)
-		return
-	}
-	b.do(Action{Op: OpRemoveContainer, Container: c.Name, ID: inst.ID, Message: "its start was interrupted"})
+	b.remove(inst, "its start was interrupted")
 }
 
 // keep plans for a running container: a swap when its definition changed, a
@@ -217,13 +213,13 @@ func (b *builder) strays() {
 func (b *builder) ephemeral() {
 	for i := range b.Pod.Spec.EphemeralContainers {
 		c := (*corev1.Container)(&b.Pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		inst, seen := b.Observed.Latest(c.Name)
+		inst, _ := b.Observed.Latest(c.Name)
 		switch {
 		case inst.State == pod.StateCreated && inst.SandboxID == b.active.ID:
 			b.startCreated(c, inst)
-		case seen && interrupted(b.rec.Container(c.Name), inst):
+		case interrupted(b.rec.Container(c.Name), inst):
 			b.startOver(c, inst)
-		case !seen && (b.rec.Container(c.Name).Attempts == 0 || b.rec.Container(c.Name).Retry):
+		case b.rec.Container(c.Name).Attempts == 0 || b.rec.Container(c.Name).Retry:
 			b.create(c)
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,21 +60,21 @@ func learnSandboxes(rec *pod.Record, in Input) {
 // namesToLearn returns every container name that is remembered or visible, in
 // a stable order.
 func namesToLearn(in Input) []string {
-	var names []string
+	names := map[string]bool{}
 	for name := range in.Record.Containers {
-		names = append(names, name)
+		names[name] = true
 	}
 	for _, c := range in.Observed.Containers {
-		names = append(names, c.Name)
+		names[c.Name] = true
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Sorted(maps.Keys(names))
 }
 
 func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.ContainerRecord {
 	newest, seen := in.Observed.Latest(name)
 	if seen {
 		cr.Attempts = max(cr.Attempts, newest.Attempt+1)
+		cr.Retry = false // the number is taken, until that instance is gone
 		switch newest.State {
 		case pod.StateRunning:
 			cr = learnRunning(cr, newest)
@@ -81,9 +82,7 @@ func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.Container
 			if !interrupted(cr, newest) {
 				cr = learnExit(cr, exitOf(newest, in.Now))
 			}
-		case pod.StateCreated:
-			cr.Retry = false
-		case pod.StateUnknown:
+		case pod.StateCreated, pod.StateUnknown:
 		}
 	}
 	if cr.Running != "" {
@@ -95,7 +94,6 @@ func learnContainer(cr pod.ContainerRecord, name string, in Input) pod.Container
 }
 
 func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
-	cr.Retry = false
 	if cr.Running != c.ID {
 		cr.Running, cr.RunningIn = c.ID, c.SandboxID
 		cr.Failure, cr.StopFailure = nil, nil
@@ -111,7 +109,7 @@ func learnRunning(cr pod.ContainerRecord, c pod.Container) pod.ContainerRecord {
 // the runtime refused was told to us, and is remembered. Without this, an agent
 // that dies at the wrong moment would fail a pod that must not be run again.
 func interrupted(cr pod.ContainerRecord, c pod.Container) bool {
-	return c.State == pod.StateExited && c.Reason == reasonStartError && c.StartedAt.IsZero() &&
+	return c.Reason == reasonStartError && c.StartedAt.IsZero() &&
 		cr.StartFailed != c.ID && (cr.Exit == nil || cr.Exit.ContainerID != c.ID) &&
 		(cr.Previous == nil || cr.Previous.ContainerID != c.ID)
 }

@@ -52,8 +52,8 @@ func flattenInto(out map[string]string, path string, node any) {
 		out[path] = exitText(m)
 		return
 	case m["class"] != nil:
-		out[path] = fmt.Sprintf("(%v x%v %v until %s)", pod.Class(m["class"].(float64)), m["count"], m["reason"],
-			stampText(m["until"]))
+		out[path] = fmt.Sprintf("(%v x%v %v since %s until %s)", pod.Class(m["class"].(float64)), m["count"], m["reason"],
+			stampText(m["since"]), stampText(m["until"]))
 		return
 	}
 	for key, child := range m {
