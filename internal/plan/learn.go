@@ -21,7 +21,7 @@ const exitLost = 137
 // learn folds an observation into the record: what was seen once is remembered
 // when the runtime forgets it.
 func learn(in Input) pod.Record {
-	rec := in.Record.Clone()
+	rec := carry(in.Record.Clone(), in.Limits, in.Now)
 	learnSandboxes(&rec, in)
 	for _, name := range namesToLearn(in) {
 		rec.SetContainer(name, learnContainer(rec.Container(name), name, in))

@@ -29,6 +29,25 @@ func (s Stamp) Add(d time.Duration) Stamp {
 	return Stamp{Wall: s.Wall.Add(d), Boot: s.Boot + d, BootID: s.BootID}
 }
 
+// Carry returns a stamp of the past on the clock of now's boot. How far back it
+// was is what the wall clock says, and never less than nothing. The wall time
+// stays as it was told.
+func (s Stamp) Carry(now Stamp) Stamp {
+	if s.IsZero() || s.BootID == now.BootID {
+		return s
+	}
+	return Stamp{Wall: s.Wall, Boot: now.Boot - s.Since(now), BootID: now.BootID}
+}
+
+// CarryAhead is Carry for a stamp of the future that was at most longest away
+// when it was made.
+func (s Stamp) CarryAhead(now Stamp, longest time.Duration) Stamp {
+	if s.IsZero() || s.BootID == now.BootID {
+		return s
+	}
+	return now.Add(min(s.Until(now), longest))
+}
+
 // Before reports whether s comes before other.
 func (s Stamp) Before(other Stamp) bool { return s.diff(other) < 0 }
 
