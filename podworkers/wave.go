@@ -24,6 +24,7 @@ type waveResult struct {
 	observed   pod.Observation
 	inspectErr error
 	stored     []byte // the record as it was stored, if it was
+	record     pod.Record
 	storeErr   error
 }
 
@@ -34,8 +35,12 @@ func (w *worker) startWave(ctx context.Context, next plan.Plan, critical bool) {
 	w.wave = &wave{cancel: cancel}
 	run := waveRun{deps: w.deps, pod: w.pod, specHash: w.specHash, observed: w.observed}
 	rec := w.rec
+	if len(next.Wave) > 0 {
+		w.repeats++
+		w.slowed = false
+	}
 	go func() {
-		var out waveResult
+		out := waveResult{record: rec}
 		if critical {
 			if out.storeErr = w.deps.Store.PutRecord(run.pod.UID, rec); out.storeErr == nil {
 				out.stored = durable(rec)
@@ -51,7 +56,7 @@ func (w *worker) startWave(ctx context.Context, next plan.Plan, critical bool) {
 		w.waves <- out
 	}()
 	if !critical {
-		w.write(false)
+		w.write()
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	storeRetry      = 5 * time.Second
 	repeatDelayMin  = 100 * time.Millisecond
 	repeatDelayMax  = 10 * time.Second
+	repeatsFree     = 3 // equal waves in a row that are not delayed
 )
 
 // worker owns one pod. All fields belong to the goroutine of run.
@@ -45,12 +46,15 @@ type worker struct {
 	pulls   map[string]*pull // in flight, by container
 	pulled  chan pullResult
 	written chan writeResult
-	writing bool   // a write is in flight
-	stored  []byte // the durable part as it is on disk
-	failure error  // of the last write
+	writing bool       // a write is in flight
+	stored  []byte     // the durable part as it is on disk
+	onDisk  pod.Record // the record that it is the text of
+	failure error      // of the last write
+	retryAt time.Time  // when to write again after it
 
 	inspectFailures int
-	repeats         int // equal waves in a row
+	repeats         int  // equal waves in a row
+	slowed          bool // the wait for the next of them was set
 	notBefore       time.Time
 	timer           *time.Timer
 }
@@ -62,7 +66,7 @@ func newWorker(deps *Deps, box *Mailbox, p *corev1.Pod, specHash string, rec pod
 		pulled: make(chan pullResult), written: make(chan writeResult, 1),
 		verdicts: map[string]pod.Verdicts{},
 	}
-	w.stored = durable(rec)
+	w.stored, w.onDisk = durable(rec), rec
 	return w
 }
 
@@ -164,7 +168,6 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 		Pod: w.pod, Observed: w.withMessages(w.observed), Verdicts: w.verdicts, Record: w.rec,
 		ActedAt: w.actedAt, Now: w.deps.Now(), Limits: w.deps.Limits,
 	})
-	before := w.rec
 	w.rec = next.Record
 	for _, e := range next.Events {
 		w.deps.Sink.Event(w.pod, e)
@@ -180,66 +183,71 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 	if w.rec.Phase == pod.PhaseFinished {
 		return true
 	}
-	w.act(ctx, before, next)
+	w.act(ctx, next)
 	return false
 }
 
 // act starts the wave of a plan unless something says to wait, and sets the
 // timer.
-func (w *worker) act(ctx context.Context, before pod.Record, next plan.Plan) {
-	busy := next.InspectFirst || len(next.Wave) > 0
-	if busy && w.repeated(next) {
-		busy = false
-	}
+func (w *worker) act(ctx context.Context, next plan.Plan) {
+	w.slowDown(next)
 	if wait := time.Until(w.notBefore); wait > 0 {
+		w.write()
 		w.setTimer(next.WakeAt, wait)
-		w.write(false)
 		return
 	}
-	critical := busy && critical(before, w.rec)
-	if busy && critical && w.failure != nil && w.rec.Phase == pod.PhaseSyncing {
-		// The disk does not take the intent, so nothing new is begun.
-		w.setTimer(next.WakeAt, storeRetry)
-		w.write(true)
-		return
-	}
-	if !busy {
-		w.write(false)
+	if !next.InspectFirst && len(next.Wave) == 0 {
+		w.write()
 		w.setTimer(next.WakeAt, 0)
 		return
 	}
-	w.last = next
+	critical := critical(w.onDisk, w.rec)
+	switch {
+	case critical && w.writing:
+		// Two writes at once could land in the wrong order. This one is about to end.
+		w.setTimer(next.WakeAt, 0)
+		return
+	case critical && w.failure != nil && w.rec.Phase == pod.PhaseSyncing:
+		// The disk does not take the intent, so nothing new is begun.
+		w.write()
+		w.setTimer(next.WakeAt, 0)
+		return
+	}
 	w.startWave(ctx, next, critical)
 	w.setTimer(pod.Stamp{}, 0)
 }
 
-// repeated guards against a runtime that says it did what it did not: the same
-// wave over and over is slowed down instead of spinning.
-func (w *worker) repeated(next plan.Plan) bool {
+// slowDown guards against a runtime that says it did what it did not: the same
+// wave over and over comes at longer and longer intervals instead of spinning.
+func (w *worker) slowDown(next plan.Plan) {
 	if next.InspectFirst {
-		return false
+		return
 	}
 	if fmt.Sprint(next.Wave) != fmt.Sprint(w.last.Wave) {
-		w.repeats = 0
-		return false
+		w.repeats, w.slowed = 0, false
+		w.last = next
+		return
 	}
-	w.repeats++
-	if w.repeats < 3 {
-		return false
+	if w.repeats < repeatsFree || w.slowed {
+		return
 	}
-	w.last = plan.Plan{}
+	w.slowed = true
 	delay := min(repeatDelayMin<<min(w.repeats, 10), repeatDelayMax)
 	w.notBefore = time.Now().Add(delay)
 	klog.InfoS("The runtime reports no effect of a wave, waiting", "pod", klog.KObj(w.pod), "wave", fmt.Sprint(next.Wave), "delay", delay)
-	return true
 }
 
 // setTimer arms the one timer of the worker. A zero wait and a zero stamp mean
-// that only mail wakes it.
+// that only mail wakes it, or a write that is to be tried again.
 func (w *worker) setTimer(at pod.Stamp, wait time.Duration) {
 	d := time.Duration(-1)
 	if wait > 0 {
 		d = wait
+	}
+	if w.failure != nil && !w.writing && w.wave == nil {
+		if left := max(time.Until(w.retryAt), 0); d < 0 || left < d {
+			d = left
+		}
 	}
 	if !at.IsZero() {
 		if left := at.Until(w.deps.Now()); d < 0 || left < d {
@@ -261,7 +269,7 @@ func (w *worker) waveDone(r waveResult) {
 	now := w.deps.Now()
 	w.rec = plan.Settle(w.rec, r.results, w.deps.Limits, now)
 	if r.stored != nil {
-		w.stored, w.failure = r.stored, nil
+		w.kept(r.stored, r.record)
 	}
 	if r.storeErr != nil {
 		w.failed(r.storeErr)
@@ -277,9 +285,7 @@ func (w *worker) waveDone(r waveResult) {
 		return
 	}
 	w.inspectFailures = 0
-	if w.repeats < 3 {
-		w.notBefore = time.Time{}
-	}
+	w.notBefore = time.Time{}
 	w.observed = r.observed
 }
 

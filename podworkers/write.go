@@ -3,6 +3,7 @@ package podworkers
 import (
 	"bytes"
 	"reflect"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -11,8 +12,9 @@ import (
 
 // writeResult is how a write beside the waves ended.
 type writeResult struct {
-	text []byte
-	err  error
+	text   []byte
+	record pod.Record
+	err    error
 }
 
 // critical reports whether what changed must be on disk before the next wave:
@@ -32,20 +34,24 @@ func critical(before, after pod.Record) bool {
 }
 
 // write stores the record if its durable part changed and no write is in
-// flight; one that is reports back, and then the newest is written. With force
-// it is written even if it looks unchanged: to try a full disk again.
-func (w *worker) write(force bool) {
+// flight; one that is reports back, and then the newest is written. After a
+// failure it waits before it tries again.
+func (w *worker) write() {
 	if w.writing {
 		return
 	}
 	text := durable(w.rec)
-	if !force && bytes.Equal(text, w.stored) {
+	if bytes.Equal(text, w.stored) {
+		w.failure = nil
+		return
+	}
+	if w.failure != nil && time.Now().Before(w.retryAt) {
 		return
 	}
 	w.writing = true
 	rec, uid := w.rec, w.pod.UID
 	go func() {
-		w.written <- writeResult{text: text, err: w.deps.Store.PutRecord(uid, rec)}
+		w.written <- writeResult{text: text, record: rec, err: w.deps.Store.PutRecord(uid, rec)}
 	}()
 }
 
@@ -55,12 +61,16 @@ func (w *worker) writeDone(r writeResult) {
 		w.failed(r.err)
 		return
 	}
-	w.stored, w.failure = r.text, nil
+	w.kept(r.text, r.record)
 }
+
+// kept notes what is on disk now.
+func (w *worker) kept(text []byte, rec pod.Record) { w.stored, w.onDisk, w.failure = text, rec, nil }
 
 func (w *worker) failed(err error) {
 	if w.failure == nil {
 		klog.ErrorS(err, "Cannot store the record of a pod; nothing new is started for it", "pod", klog.KObj(w.pod))
 	}
 	w.failure = err
+	w.retryAt = time.Now().Add(storeRetry)
 }
