@@ -86,7 +86,7 @@ func (t *truth) stoppingSandbox(k *worker, p *podTruth, a plan.Action) {
 
 // creatingContainer: INV-7, INV-8, INV-14.
 func (t *truth) creatingContainer(k *worker, p *podTruth, a plan.Action) {
-	spec, kind := pod.Find(&k.pod.Spec, a.Container)
+	spec, kind := pod.Find(&k.inWave.Spec, a.Container)
 	if spec == nil {
 		t.w.violate("INV-13", "%s: %v names a container that the spec does not have", k.uid, a)
 		return
@@ -115,13 +115,13 @@ func (t *truth) runsOnce(k *worker, p *podTruth, spec *corev1.Container, kind po
 	}
 	known := t.exitKnown(r)
 	if kind == pod.KindInit {
-		if known && r.c.SandboxID == a.ID && (r.code == 0 || !pod.RestartsAfter(&k.pod.Spec, spec, r.code)) {
+		if known && r.c.SandboxID == a.ID && (r.code == 0 || !pod.RestartsAfter(&k.inWave.Spec, spec, r.code)) {
 			t.w.violate("INV-7", "%s: %v, and %s had ended with %d", k.uid, a, r.c.ID, r.code)
 		}
 		return
 	}
-	never := pod.RestartPolicy(&k.pod.Spec, spec) == corev1.RestartPolicyNever && len(spec.RestartPolicyRules) == 0
-	if known && !pod.RestartsAfter(&k.pod.Spec, spec, r.code) || never && (known || r.running.known(t.w)) {
+	never := pod.RestartPolicy(&k.inWave.Spec, spec) == corev1.RestartPolicyNever && len(spec.RestartPolicyRules) == 0
+	if known && !pod.RestartsAfter(&k.inWave.Spec, spec, r.code) || never && (known || r.running.known(t.w)) {
 		t.w.violate("INV-7", "%s: %v, and %s had ended with %d", k.uid, a, r.c.ID, r.code)
 	}
 }
@@ -129,21 +129,21 @@ func (t *truth) runsOnce(k *worker, p *podTruth, spec *corev1.Container, kind po
 // inOrder: INV-8. What comes first has to be done when a container is made or
 // started for the first time in its sandbox.
 func (t *truth) inOrder(k *worker, p *podTruth, name, sandbox string) {
-	kind := pod.KindOf(&k.pod.Spec, name)
+	kind := pod.KindOf(&k.inWave.Spec, name)
 	if kind == pod.KindEphemeral || kind == pod.KindUnknown {
 		return
 	}
-	at := len(k.pod.Spec.InitContainers)
-	for i := range k.pod.Spec.InitContainers {
-		if k.pod.Spec.InitContainers[i].Name == name {
+	at := len(k.inWave.Spec.InitContainers)
+	for i := range k.inWave.Spec.InitContainers {
+		if k.inWave.Spec.InitContainers[i].Name == name {
 			at = i
 		}
 	}
 	if t.past(p, k, at, sandbox) {
 		return
 	}
-	for i := range k.pod.Spec.InitContainers[:at] {
-		c := &k.pod.Spec.InitContainers[i]
+	for i := range k.inWave.Spec.InitContainers[:at] {
+		c := &k.inWave.Spec.InitContainers[i]
 		if pod.IsSidecar(c) {
 			t.sidecarStarted(p, c, sandbox, name+" starts")
 		} else {
@@ -167,11 +167,11 @@ func (t *truth) sidecarStarted(p *podTruth, c *corev1.Container, sandbox, what s
 // there before in this sandbox.
 func (t *truth) past(p *podTruth, k *worker, at int, sandbox string) bool {
 	index := map[string]int{}
-	for i := range k.pod.Spec.InitContainers {
-		index[k.pod.Spec.InitContainers[i].Name] = i
+	for i := range k.inWave.Spec.InitContainers {
+		index[k.inWave.Spec.InitContainers[i].Name] = i
 	}
-	for i := range k.pod.Spec.Containers {
-		index[k.pod.Spec.Containers[i].Name] = len(k.pod.Spec.InitContainers)
+	for i := range k.inWave.Spec.Containers {
+		index[k.inWave.Spec.Containers[i].Name] = len(k.inWave.Spec.InitContainers)
 	}
 	for _, r := range p.runs {
 		if i, ok := index[r.c.Name]; ok && r.round == p.round && r.c.SandboxID == sandbox && i >= at {
@@ -191,7 +191,7 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		w = &patience{}
 		p.waits[a.Container] = w
 	}
-	if w.charged == last || (!t.exitKnown(last) && !last.running.known(t.w)) {
+	if w.charged == last || (!last.exit.known(t.w) && !last.running.known(t.w)) {
 		return
 	}
 	image := spec.Image
@@ -200,15 +200,20 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		return
 	}
 	same := w.image == image && w.delay > 0 && last.ended-w.updated <= 10*time.Minute-time.Second
-	stepped := t.w.lastStep >= last.began && t.w.lastStep > 0 || w.boot != t.w.boots && t.w.lastStep > 0
-	if same && !stepped && t.w.now-last.ended < w.delay-time.Second {
+	if t.w.lastStep > 0 && (t.w.lastStep >= last.began || w.boot != t.w.boots) {
+		// Neither clock tells how long ago that was; the agent may count anew.
+		*w = patience{boot: t.w.boots, charged: last}
+		return
+	}
+	if same && t.w.now-last.ended < w.delay-time.Second {
 		t.w.violate("INV-14", "%s: %v %v after the end of %s, and its back-off is %v", k.uid, a, t.w.now-last.ended, last.c.ID, w.delay)
 	}
-	next := 10 * time.Second
+	next, since := 10*time.Second, last.ended
 	if same {
-		next = min(2*w.delay, 300*time.Second)
+		next, since = min(2*w.delay, 300*time.Second), last.ended+w.delay
 	}
-	*w = patience{delay: next, updated: t.w.now, boot: t.w.boots, charged: last, image: image}
+	// The delay grows when it is over, which is before the image is there.
+	*w = patience{delay: next, updated: since, boot: t.w.boots, charged: last, image: image}
 }
 
 // endingContainer: INV-21 while the pod is to run, INV-5 and INV-9 while it ends.
@@ -235,8 +240,8 @@ func (t *truth) endingContainer(k *worker, p *podTruth, a plan.Action) {
 
 func (t *truth) sidecarOrder(k *worker, a plan.Action, c *container) {
 	rank := func(name string) int {
-		for i := range k.pod.Spec.InitContainers {
-			if k.pod.Spec.InitContainers[i].Name == name {
+		for i := range k.inWave.Spec.InitContainers {
+			if k.inWave.Spec.InitContainers[i].Name == name {
 				return i
 			}
 		}
@@ -255,7 +260,7 @@ func (t *truth) sidecarOrder(k *worker, a plan.Action, c *container) {
 // justified: INV-21. A container of a pod that is to run is ended only for one
 // of the known reasons.
 func (t *truth) justified(k *worker, p *podTruth, a plan.Action, c *container) {
-	spec, _ := pod.Find(&k.pod.Spec, c.Name)
+	spec, _ := pod.Find(&k.inWave.Spec, c.Name)
 	newest, ok := k.planned.Newest()
 	seen, _ := k.planned.ByID(c.ID)
 	ready := 0

@@ -32,6 +32,7 @@ type agent struct {
 	ready   bool // the source has delivered once
 	last    map[types.UID]pod.Observation
 	looking map[types.UID]bool
+	gone    map[types.UID]time.Time // when a pod was finished
 }
 
 // entry is what is wanted and what is at work under one key.
@@ -63,7 +64,7 @@ func (w *world) startAgent() {
 	w.gen++
 	a := &agent{
 		w: w, gen: w.gen, workers: map[types.UID]*worker{}, entries: map[pod.Key]*entry{},
-		strays: map[types.UID]pod.Observation{}, last: map[types.UID]pod.Observation{}, looking: map[types.UID]bool{},
+		strays: map[types.UID]pod.Observation{}, last: map[types.UID]pod.Observation{}, looking: map[types.UID]bool{}, gone: map[types.UID]time.Time{},
 	}
 	w.agent = a
 	w.logf("agent %d starts", w.gen)
@@ -228,8 +229,24 @@ func (a *agent) stop(c *instance, grace *int64) {
 func (a *agent) finished(k *worker) {
 	a.w.logf("%s is finished", k.uid)
 	a.w.truth.finished(k)
+	a.gone[k.uid] = a.w.steady()
+	a.forget(k)
+}
+
+// forget removes an instance from the disk, which may take until there is room,
+// and only then lets the next one of its key start: an agent that restarts in
+// between must not find two.
+func (a *agent) forget(k *worker) {
+	if a.w.disk.full {
+		a.w.after(storeRetry, func() {
+			if a.alive() {
+				a.forget(k)
+			}
+		})
+		return
+	}
 	delete(a.workers, k.uid)
-	a.removeUntilGone(k.uid)
+	a.w.disk.remove(k.uid)
 	key := pod.KeyOf(k.pod)
 	if e := a.entries[key]; e != nil {
 		if e.current != nil && e.current.worker == k {
@@ -237,18 +254,6 @@ func (a *agent) finished(k *worker) {
 		}
 		a.settle(key, e)
 	}
-}
-
-func (a *agent) removeUntilGone(uid types.UID) {
-	if a.w.disk.full {
-		a.w.after(storeRetry, func() {
-			if a.alive() {
-				a.removeUntilGone(uid)
-			}
-		})
-		return
-	}
-	a.w.disk.remove(uid)
 }
 
 // adopt takes over a pod that runs without a record.
@@ -356,6 +361,9 @@ func (a *agent) seen(uid types.UID, o pod.Observation) {
 		k.putObservation(o)
 		return
 	}
+	if o.TakenAt.Before(a.gone[uid]) {
+		return // it was taken before the pod was finished
+	}
 	if len(o.Sandboxes)+len(o.Containers) == 0 {
 		delete(a.strays, uid)
 		return
@@ -391,7 +399,7 @@ func (a *agent) look(uid types.UID) {
 			})
 			return
 		}
-		if len(pleg.DiffPod(uid, a.last[uid], o)) == 0 && a.last[uid].TakenAt.Before(o.TakenAt) {
+		if len(pleg.DiffPod(uid, a.last[uid], o)) == 0 && a.last[uid].TakenAt.Before(o.TakenAt) && !a.differs(uid, o) {
 			a.last[uid] = o
 			return
 		}
@@ -432,7 +440,20 @@ func (a *agent) relist() {
 	for _, e := range pleg.Diff(a.last, now) {
 		a.hinted(e.UID)
 	}
+	// A worker may know more than the PLEG has ever seen: what it saw appear may
+	// be gone again before the next listing.
+	for _, uid := range sortedKeys(a.workers) {
+		if a.differs(uid, now[uid]) {
+			a.hinted(uid)
+		}
+	}
 	a.endStrays()
+}
+
+// differs says that a worker's view of its pod is not what was seen now.
+func (a *agent) differs(uid types.UID, o pod.Observation) bool {
+	k := a.workers[uid]
+	return k != nil && len(pleg.DiffPod(uid, k.observed, o)) > 0
 }
 
 // collect removes garbage by the rules of package gc.

@@ -319,7 +319,12 @@ func (c *chaos) probe(x *container) {
 	})
 }
 
+// verdict tells the worker of a container; one that is not there yet, such as
+// before an adoption, hears of it later.
 func (c *chaos) verdict(x *container, v pod.Verdicts) {
+	if a := c.w.agent; x.alive && a != nil && a.workers[x.uid] == nil {
+		c.w.after(time.Second, func() { c.verdict(x, v) })
+	}
 	if a := c.w.agent; a != nil && a.workers[x.uid] != nil {
 		c.w.truth.judged(x, v)
 		a.workers[x.uid].putVerdicts(v, x.Name)

@@ -139,6 +139,14 @@ func (m *machine) createContainer(s *scope, p *corev1.Pod, spec *corev1.Containe
 func (m *machine) startContainer(s *scope, uid types.UID, id string, reply func(error)) {
 	m.issue(s, request{
 		what: "start container " + id, uid: uid, timeout: callTimeout,
+		arrive: func() (func(), error) {
+			return func() {
+				// The runtime cancels a start whose caller is gone.
+				if c := m.container(id); c != nil && c.State == pod.StateCreated {
+					m.never(c)
+				}
+			}, nil
+		},
 		takes: m.w.between(5*time.Millisecond, 200*time.Millisecond),
 		effect: func(_ *call, finish func(error)) {
 			c := m.container(id)
@@ -152,8 +160,7 @@ func (m *machine) startContainer(s *scope, uid types.UID, id string, reply func(
 			}
 			if m.w.chaos.startFails() {
 				// As a command that is not there: the instance ends at once.
-				m.begin(c)
-				m.end(c, 128, "StartError")
+				m.never(c)
 				finish(callError(pod.ClassUnknown, "start container "+id+": no such file"))
 				return
 			}
@@ -162,6 +169,15 @@ func (m *machine) startContainer(s *scope, uid types.UID, id string, reply func(
 		},
 		reply: reply,
 	})
+}
+
+// never makes a created container one that could not be started: it ended and
+// never ran.
+func (m *machine) never(c *container) {
+	c.State, c.ExitCode, c.Reason, c.FinishedAt = pod.StateExited, 128, "StartError", m.w.wall()
+	m.w.logf("  %s (%s of %s, attempt %d) is not started", c.ID, c.Name, c.uid, c.Attempt)
+	m.w.truth.of(c.uid).unstarted[c.Name] = true
+	m.hint(c.uid)
 }
 
 // begin runs the program of a container.

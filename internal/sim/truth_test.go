@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,13 +38,16 @@ type podTruth struct {
 	counts   map[string]int32
 	record   pod.Record // as it is on the disk
 	waits    map[string]*patience
-	trouble  moment // until when faults can have an effect on it
+	// unstarted are containers of which an instance could not be started.
+	unstarted map[string]bool
+	trouble   moment // until when faults can have an effect on it
 }
 
 // knowledge says who knows of something: an agent process, or the disk.
 type knowledge struct {
 	gen  int // of the newest agent process that saw it
 	disk bool
+	ran  bool // its number must not be used again, for there are logs under it
 }
 
 func (k knowledge) known(w *world) bool { return k.disk || (k.gen == w.gen && k.gen > 0) }
@@ -84,7 +89,7 @@ func (t *truth) of(uid types.UID) *podTruth {
 	if p == nil {
 		p = &podTruth{
 			uid: uid, made: map[string]map[uint32]*knowledge{}, triggers: map[string]int{}, counts: map[string]int32{},
-			waits: map[string]*patience{}, since: t.w.now,
+			waits: map[string]*patience{}, unstarted: map[string]bool{}, since: t.w.now,
 		}
 		t.pods[uid] = p
 		t.order = append(t.order, uid)
@@ -134,7 +139,8 @@ func (t *truth) durable(uid types.UID, rec pod.Record) {
 		r.running.disk = r.running.disk || cr.Running == r.c.ID
 		for _, e := range []*pod.Exit{cr.Exit, cr.Previous} {
 			if e != nil && e.ContainerID == r.c.ID {
-				r.exit.disk, r.running.disk = true, true
+				r.running.disk = true
+				r.exit.disk = r.exit.disk || e.Reason != "ContainerStatusUnknown"
 			}
 		}
 		r.replaced.disk = r.replaced.disk || cr.Replacing == r.c.ID
@@ -149,7 +155,7 @@ func (t *truth) created(c *container) {
 		byAttempt = map[uint32]*knowledge{}
 		p.made[c.Name] = byAttempt
 	}
-	if k := byAttempt[c.Attempt]; k != nil && k.known(t.w) {
+	if k := byAttempt[c.Attempt]; k != nil && k.known(t.w) && k.ran {
 		t.w.violate("INV-11", "attempt %d of %s of %s is made a second time", c.Attempt, c.Name, c.uid)
 	}
 	byAttempt[c.Attempt] = &knowledge{}
@@ -160,6 +166,7 @@ func (t *truth) started(c *container) {
 	p := t.of(c.uid)
 	c.run = &run{c: c, round: p.round, began: t.w.now, listed: true}
 	p.runs = append(p.runs, c.run)
+	p.made[c.Name][c.Attempt].ran = true
 	t.dirty = true
 	t.w.chaos.probe(c)
 }
@@ -182,6 +189,7 @@ func (t *truth) removed(c *container) {
 // observed notes what the worker of a pod knows now.
 func (t *truth) observed(uid types.UID, o pod.Observation) {
 	p := t.of(uid)
+	t.w.logf("%s: sees %s", uid, sight(t.w, o))
 	for _, c := range o.Containers {
 		if k := p.made[c.Name][c.Attempt]; k != nil {
 			k.gen = t.w.gen
@@ -193,7 +201,7 @@ func (t *truth) observed(uid types.UID, o pod.Observation) {
 			if c.State == pod.StateRunning {
 				r.running.gen = t.w.gen
 			}
-			if c.State == pod.StateExited {
+			if newest, _ := o.Latest(c.Name); c.State == pod.StateExited && newest.ID == c.ID {
 				r.running.gen, r.exit.gen = t.w.gen, t.w.gen
 				if r.seenEnd == 0 {
 					r.seenEnd = t.w.now
@@ -263,7 +271,7 @@ func (t *truth) finished(k *worker) {
 			t.w.violate("PW-2", "%s is finished while %s runs", k.uid, c.ID)
 		}
 	}
-	p.stop, p.kept, p.shown = nil, nil, "" // all is forgotten; what lands late is ended as a stray
+	p.stop, p.kept, p.shown, p.counts = nil, nil, "", map[string]int32{} // all is forgotten; what lands late is ended as a stray
 }
 
 // runsOf returns the runs of a container, oldest first.
@@ -288,4 +296,17 @@ func (t *truth) alive(uid types.UID) []*container {
 		}
 	}
 	return list
+}
+
+// sight is an observation in one line.
+func sight(w *world, o pod.Observation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "(%v ago)", w.steady().Sub(o.TakenAt))
+	for _, s := range o.Sandboxes {
+		fmt.Fprintf(&b, " %s ready=%t", s.ID, s.Ready)
+	}
+	for _, c := range o.Containers {
+		fmt.Fprintf(&b, " %s(%s %d) %v", c.ID, c.Name, c.Attempt, c.State)
+	}
+	return b.String()
 }

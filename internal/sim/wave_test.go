@@ -47,12 +47,17 @@ func (k *worker) pullDone(p *pull, ref string, err error) {
 // startWave stores a critical record, runs the actions and inspects the pod.
 func (k *worker) startWave(next plan.Plan, critical bool) {
 	k.wave = &scope{}
+	k.inWave = k.pod
+	if len(next.Wave) > 0 {
+		k.repeats++
+		k.slowed = false
+	}
 	r := &waveRun{k: k, scope: k.wave, next: next, rec: k.rec, run: next.Wave}
 	for _, a := range next.Wave {
 		k.w.logf("%s: %v", k.uid, a)
 	}
 	if !critical {
-		k.write(false)
+		k.write()
 		r.begin()
 		return
 	}
@@ -141,14 +146,14 @@ func (k *worker) perform(s *scope, a plan.Action, done func(error)) {
 			done(nil)
 		})
 	case plan.OpCreateSandbox:
-		m.createSandbox(s, k.pod, k.specHash, a.Attempt, done)
+		m.createSandbox(s, k.inWave, k.specHash, a.Attempt, done)
 	case plan.OpStopSandbox:
 		m.stopSandbox(s, k.uid, a.ID, done)
 	case plan.OpRemoveSandbox:
 		m.removeSandbox(s, k.uid, a.ID, done)
 	case plan.OpCreateContainer:
-		spec, kind := pod.Find(&k.pod.Spec, a.Container)
-		m.createContainer(s, k.pod, spec, kind, a.ID, a.Attempt, done)
+		spec, kind := pod.Find(&k.inWave.Spec, a.Container)
+		m.createContainer(s, k.inWave, spec, kind, a.ID, a.Attempt, done)
 	case plan.OpStartContainer:
 		m.startContainer(s, k.uid, a.ID, done)
 	case plan.OpStopContainer:
@@ -177,10 +182,10 @@ func (k *worker) waveDone(r *waveRun, o pod.Observation, inspectErr error) {
 	k.actedAt = r.ended
 	k.rec = plan.Settle(k.rec, r.results, plan.DefaultLimits(), k.w.stamp())
 	if r.stored != nil {
-		k.stored, k.failure = r.stored, nil
+		k.stored, k.kept, k.failure = r.stored, r.rec, nil
 	}
 	if r.storeErr != nil {
-		k.failure = r.storeErr
+		k.failed(r.storeErr)
 	}
 	if inspectErr != nil {
 		k.inspectFailures++
@@ -188,9 +193,7 @@ func (k *worker) waveDone(r *waveRun, o pod.Observation, inspectErr error) {
 		return
 	}
 	k.inspectFailures = 0
-	if k.repeats < 3 {
-		k.notBefore = 0
-	}
+	k.notBefore = 0
 	k.observed = o
 	k.w.truth.observed(k.uid, o)
 }

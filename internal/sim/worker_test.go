@@ -23,6 +23,7 @@ const (
 	storeRetry      = 5 * time.Second
 	repeatDelayMin  = 100 * time.Millisecond
 	repeatDelayMax  = 10 * time.Second
+	repeatsFree     = 3
 )
 
 // worker goes through the motions of a worker of package podworkers.
@@ -43,14 +44,17 @@ type worker struct {
 	planned  pod.Observation // what it was made from
 
 	wave    *scope
+	inWave  *corev1.Pod // the pod that the wave in flight was planned for
 	pulls   map[string]*pull
 	writing bool
 	stored  []byte
+	kept    pod.Record // what stored holds
 	failure error
 	// writeAgain is when a failed write may be tried again.
 	writeAgain moment
 
 	inspectFailures, repeats int
+	slowed                   bool
 	notBefore                moment
 	timer                    int // the newest timer; older ones are void
 	timerSet                 bool
@@ -72,7 +76,7 @@ func newWorker(a *agent, p *corev1.Pod, specHash string, rec pod.Record) *worker
 		a: a, w: a.w, uid: p.UID, pod: p, specHash: specHash, rec: rec,
 		pulls: map[string]*pull{}, verdicts: map[string]pod.Verdicts{},
 	}
-	k.stored = encode(rec)
+	k.stored, k.kept = encode(rec), rec
 	k.wake()
 	return k
 }
@@ -182,7 +186,6 @@ func (k *worker) step() (finished bool) {
 	in := k.input()
 	next := plan.Compute(in)
 	k.w.truth.computed(k, in, next)
-	before := k.rec
 	k.rec = next.Record
 	k.newest = next
 	if !next.InspectFirst {
@@ -193,57 +196,61 @@ func (k *worker) step() (finished bool) {
 	if k.rec.Phase == pod.PhaseFinished {
 		return true
 	}
-	k.act(before, next)
+	k.act(next)
 	return false
 }
 
-func (k *worker) act(before pod.Record, next plan.Plan) {
-	busy := next.InspectFirst || len(next.Wave) > 0
-	if busy && k.repeated(next) {
-		busy = false
-	}
+func (k *worker) act(next plan.Plan) {
+	k.slowDown(next)
 	if wait := k.notBefore - k.w.now; wait > 0 {
+		k.write()
 		k.setTimer(next.WakeAt, wait)
-		k.write(false)
 		return
 	}
-	critical := busy && critical(before, k.rec)
-	if busy && critical && k.failure != nil && k.rec.Phase == pod.PhaseSyncing {
-		k.setTimer(next.WakeAt, storeRetry)
-		k.write(true)
-		return
-	}
-	if !busy {
-		k.write(false)
+	if !next.InspectFirst && len(next.Wave) == 0 {
+		k.write()
 		k.setTimer(next.WakeAt, 0)
 		return
 	}
-	k.last = next
+	critical := critical(k.kept, k.rec)
+	switch {
+	case critical && k.writing:
+		k.setTimer(next.WakeAt, 0)
+		return
+	case critical && k.failure != nil && k.rec.Phase == pod.PhaseSyncing:
+		k.write()
+		k.setTimer(next.WakeAt, 0)
+		return
+	}
 	k.setTimer(pod.Stamp{}, 0)
 	k.startWave(next, critical)
 }
 
-func (k *worker) repeated(next plan.Plan) bool {
+func (k *worker) slowDown(next plan.Plan) {
 	if next.InspectFirst {
-		return false
+		return
 	}
 	if fmt.Sprint(next.Wave) != fmt.Sprint(k.last.Wave) {
-		k.repeats = 0
-		return false
+		k.repeats, k.slowed = 0, false
+		k.last = next
+		return
 	}
-	k.repeats++
-	if k.repeats < 3 {
-		return false
+	if k.repeats < repeatsFree || k.slowed {
+		return
 	}
-	k.last = plan.Plan{}
+	k.slowed = true
 	k.notBefore = k.w.now + min(repeatDelayMin<<min(k.repeats, 10), repeatDelayMax)
-	return true
 }
 
 func (k *worker) setTimer(at pod.Stamp, wait time.Duration) {
 	d := time.Duration(-1)
 	if wait > 0 {
 		d = wait
+	}
+	if k.failure != nil && !k.writing && k.wave == nil {
+		if left := max(k.writeAgain-k.w.now, 0); d < 0 || left < d {
+			d = left
+		}
 	}
 	if !at.IsZero() {
 		if left := at.Until(k.w.stamp()); d < 0 || left < d {
@@ -283,32 +290,37 @@ func critical(before, after pod.Record) bool {
 	}
 	for name, a := range after.Containers {
 		b := before.Containers[name]
-		if a.Replacing != b.Replacing || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
+		if a.Replacing != b.Replacing || a.Retry != b.Retry || a.Backoff != b.Backoff || !reflect.DeepEqual(a.Exit, b.Exit) {
 			return true
 		}
 	}
 	return false
 }
 
-func (k *worker) write(force bool) {
+func (k *worker) write() {
 	if k.writing {
 		return
 	}
 	text := encode(k.rec)
-	if !force && (bytes.Equal(text, k.stored) || k.w.now < k.writeAgain) {
+	if bytes.Equal(text, k.stored) {
+		k.failure = nil
+		return
+	}
+	if k.failure != nil && k.w.now < k.writeAgain {
 		return
 	}
 	k.writing = true
-	k.w.disk.putRecord(k.uid, k.rec, text, func(err error) {
+	rec := k.rec
+	k.w.disk.putRecord(k.uid, rec, text, func(err error) {
 		k.turn(func() {
 			k.writing = false
 			if err != nil {
-				k.failure = err
-				k.writeAgain = k.w.now + storeRetry
-				k.w.after(storeRetry, k.wake)
+				k.failed(err)
 				return
 			}
-			k.stored, k.failure = text, nil
+			k.stored, k.kept, k.failure = text, rec, nil
 		})
 	})
 }
+
+func (k *worker) failed(err error) { k.failure, k.writeAgain = err, k.w.now+storeRetry }
