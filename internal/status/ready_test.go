@@ -155,6 +155,19 @@ func TestPublishedPhase(t *testing.T) {
 		"the pod waits, and says why": {func(in *status.Input) {
 			in.Waits = []pod.Wait{{Reason: "FailedMount", Message: "cannot mount data"}}
 		}, corev1.PodPending, "FailedMount", "cannot mount data"},
+		"a container goes on while its swap is held up (Q-33)": {func(in *status.Input) {
+			in.Observed.Containers = []pod.Container{running("proxy-0", "proxy", 0), running("web-0", "web", 0)}
+			in.Record.Initialized = pod.Initialization{SandboxID: "s0"}
+			in.Waits = []pod.Wait{
+				{Container: "proxy", Reason: "ContainerCreating"},
+				{Container: "seed", Reason: "Other"},
+				{Container: "web", Reason: "ErrImagePull", Message: "no such image"},
+			}
+		}, corev1.PodRunning, "", "container web goes on as it is: ErrImagePull: no such image"},
+		"a sidecar likewise": {func(in *status.Input) {
+			in.Observed.Containers = []pod.Container{running("proxy-0", "proxy", 0)}
+			in.Waits = []pod.Wait{{Container: "proxy", Reason: "ErrImagePull", Message: "no such image"}}
+		}, corev1.PodPending, "", "container proxy goes on as it is: ErrImagePull: no such image"},
 		"to be under way is no reason": {func(in *status.Input) {
 			in.Waits = []pod.Wait{{Reason: "ContainerCreating"}}
 		}, corev1.PodPending, "", ""},

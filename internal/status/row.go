@@ -73,10 +73,10 @@ func (r *Row) inits(p *corev1.Pod) bool {
 	return waiting
 }
 
-// mute reports whether a container says nothing about its pod: one that never
-// came to its turn in a pod that is over.
+// mute reports whether a container says nothing about its pod: when the pod is
+// over for a reason of its own, or before the container came to its turn.
 func mute(p *corev1.Pod, s *corev1.ContainerStatus) bool {
-	return Terminal(p.Status.Phase) && s.State.Terminated == nil
+	return Terminal(p.Status.Phase) && (p.Status.Reason != "" || s.State.Terminated == nil)
 }
 
 func initDone(s *corev1.ContainerStatus, kind pod.Kind) bool {

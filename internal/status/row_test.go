@@ -145,6 +145,16 @@ func TestRow(t *testing.T) {
 			},
 			status.Row{Total: 1, Status: "DeadlineExceeded"},
 		},
+		"the pod was ended while it ran": {
+			"main:x143", corev1.PodFailed,
+			func(p *corev1.Pod) { p.Status.Reason, p.Status.Message = "DeadlineExceeded", "too late" },
+			status.Row{Total: 1, Status: "DeadlineExceeded", Why: "too late"},
+		},
+		"one never started, the other failed": {
+			"main:w, main:x1", corev1.PodFailed,
+			func(p *corev1.Pod) { reason(&p.Status.ContainerStatuses[0], "ContainerCreating", "") },
+			status.Row{Total: 2, Status: "ExitCode:1", Why: "main1: exit code 1"},
+		},
 		"a status without a container in the spec": {
 			"init:w, main:r", corev1.PodRunning,
 			func(p *corev1.Pod) { p.Spec.InitContainers = nil },

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubectl/pkg/util/qos"
@@ -103,10 +105,26 @@ func (g *generator) phase(out corev1.PodStatus) (phase corev1.PodPhase, reason, 
 			phase = corev1.PodPending
 		}
 	}
-	if w := g.waits[""]; w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+	switch w := g.waits[""]; w.Reason {
+	case "", "ContainerCreating", "PodInitializing":
+		message = g.held(out)
+	default:
 		reason, message = w.Reason, w.Message
 	}
 	return phase, reason, message
+}
+
+// held says why a container that runs is not yet what it should be, such as a
+// swap whose image cannot be pulled: its own status has no place for it.
+func (g *generator) held(out corev1.PodStatus) string {
+	for _, w := range g.Waits {
+		for _, list := range [][]corev1.ContainerStatus{out.InitContainerStatuses, out.ContainerStatuses} {
+			if s := find(list, w.Container); s != nil && s.State.Running != nil && w.Reason != "ContainerCreating" {
+				return fmt.Sprintf("container %s goes on as it is: %s: %s", w.Container, w.Reason, w.Message)
+			}
+		}
+	}
+	return ""
 }
 
 // Terminal reports whether a phase is final.
