@@ -113,6 +113,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 	case "act": // run the last plan's pulls and wave, then plan again
 		w.act(t, d.Input)
 		return w.plan(false, false)
+	case "status": // what the user sees after the last plan
+		return w.status()
 	case "run": // plan and act until there is nothing to do
 		return w.run(t, d.Input)
 	default:
