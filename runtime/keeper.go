@@ -77,7 +77,7 @@ func startKeeper(conn net.Conn) (end func(), err error) {
 	keeper := exec.Command("/bin/sh", "-c", keeperScript) //nolint:noctx // it outlives every context on purpose
 	keeper.ExtraFiles = []*os.File{read, held}
 	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's signals are not for it
-	if err := keeper.Start(); err != nil {
+	if err := errors.Join(keeper.Start(), nonblocking(socket)); err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
 	return sync.OnceFunc(func() {
@@ -87,6 +87,18 @@ func startKeeper(conn net.Conn) (end func(), err error) {
 		_ = keeper.Wait()
 		_ = write.Close()
 	}), nil
+}
+
+// nonblocking undoes what handing a socket to a process does to it: the copy
+// shares the mode of the original, and is made blocking on the way.
+func nonblocking(socket *net.UnixConn) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = syscall.SetNonblock(int(fd), true) })
+	return errors.Join(err, failed)
 }
 
 // keptService sends the calls that must not be cut off over a kept connection.
