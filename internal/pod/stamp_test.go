@@ -62,6 +62,40 @@ func TestEarliest(t *testing.T) {
 	require.Equal(t, never, pod.Earliest(never, never))
 }
 
+// TestCarry holds that a reboot moves stamps to the new clock, and that nothing
+// else does.
+func TestCarry(t *testing.T) {
+	now := stamp("b", 10*time.Minute, time.Minute)
+	past, ahead := stamp("a", 0, time.Hour), stamp("a", 15*time.Minute, 2*time.Hour)
+	require.Equal(t, stamp("b", 0, -9*time.Minute), past.Carry(now))
+	require.Equal(t, 10*time.Minute, past.Carry(now).Since(now))
+	require.Equal(t, stamp("b", 15*time.Minute, time.Minute), ahead.Carry(now), "what should be past is at most now")
+
+	require.Equal(t, now.Add(5*time.Minute), ahead.CarryAhead(now, time.Hour))
+	require.Equal(t, now.Add(time.Second), ahead.CarryAhead(now, time.Second), "no longer than it can be")
+	require.Equal(t, now, past.CarryAhead(now, time.Hour), "what has passed is now")
+
+	for _, s := range []pod.Stamp{{}, stamp("b", 0, time.Hour), stamp("b", 0, 0)} {
+		require.Equal(t, s, s.Carry(now))
+		require.Equal(t, s, s.CarryAhead(now, time.Second))
+	}
+}
+
+// TestRecordNext holds which number comes next.
+func TestRecordNext(t *testing.T) {
+	for _, c := range []struct {
+		rec  pod.ContainerRecord
+		next uint32
+	}{
+		{pod.ContainerRecord{}, 0},
+		{pod.ContainerRecord{Attempts: 3}, 3},
+		{pod.ContainerRecord{Attempts: 3, Retry: true}, 2},
+		{pod.ContainerRecord{Retry: true}, 0},
+	} {
+		require.Equal(t, c.next, c.rec.Next())
+	}
+}
+
 // TestBack translates what the runtime says about the past.
 func TestBack(t *testing.T) {
 	now := stamp("a", 0, time.Hour)
