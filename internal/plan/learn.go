@@ -49,9 +49,11 @@ func learnSandboxes(rec *pod.Record, in Input) {
 		rec.Sandbox.IPs = newest.IPs
 	}
 	// INI-1: only a normal container of this very sandbox proves that the init
-	// containers are done; a leftover of an older sandbox does not.
+	// containers are done; a leftover of an older sandbox does not. Nor does one
+	// that never ran: a request from before a restart of all containers may land
+	// at any time.
 	if slices.ContainsFunc(in.Observed.Containers, func(c pod.Container) bool {
-		return c.SandboxID == newest.ID && pod.KindOf(&in.Pod.Spec, c.Name) == pod.KindNormal
+		return c.SandboxID == newest.ID && c.State != pod.StateCreated && pod.KindOf(&in.Pod.Spec, c.Name) == pod.KindNormal
 	}) {
 		rec.Initialized = pod.Initialization{SandboxID: newest.ID, BootID: in.Now.BootID}
 	}

@@ -195,8 +195,8 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		return
 	}
 	image := spec.Image
-	if last.c.Image != image {
-		*w = patience{charged: last} // a swap starts with a clean slate (SWP-4)
+	if last.c.Image != image || p.edited[a.Container] >= last.began {
+		*w = patience{charged: last} // another image starts with a clean slate (SWP-4)
 		return
 	}
 	same := w.image == image && w.delay > 0 && last.ended-w.updated <= 10*time.Minute-time.Second

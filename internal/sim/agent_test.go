@@ -176,8 +176,22 @@ func (a *agent) change(e *entry) {
 	p := e.user.DeepCopy()
 	p.UID, p.CreationTimestamp = c.pod.UID, c.pod.CreationTimestamp
 	c.pod = p
-	a.w.disk.putPod(pod.Instance{User: c.user, Pod: c.pod})
+	a.putPodUntilStored(pod.Instance{User: c.user, Pod: c.pod})
 	c.worker.putPod(c.pod)
+}
+
+// putPodUntilStored tries again while the disk is full, unless there is a newer
+// version: the next agent would bring back the old one.
+func (a *agent) putPodUntilStored(in pod.Instance) {
+	if !a.w.disk.full {
+		a.w.disk.putPod(in)
+		return
+	}
+	a.w.after(storeRetry, func() {
+		if e := a.entries[pod.KeyOf(in.Pod)]; a.alive() && e != nil && e.current != nil && e.current.pod == in.Pod {
+			a.putPodUntilStored(in)
+		}
+	})
 }
 
 func (a *agent) start(e *entry, p *corev1.Pod, rec pod.Record) {
@@ -198,9 +212,13 @@ func (a *agent) putUntilStored(in pod.Instance) {
 		return
 	}
 	a.w.after(storeRetry, func() {
-		if a.alive() && a.workers[in.Pod.UID] != nil {
-			a.putUntilStored(in)
+		if !a.alive() || a.workers[in.Pod.UID] == nil {
+			return
 		}
+		if e := a.entries[pod.KeyOf(in.Pod)]; e != nil && e.current != nil && e.current.pod.UID == in.Pod.UID {
+			in.User, in.Pod = e.current.user, e.current.pod
+		}
+		a.putUntilStored(in)
 	})
 }
 

@@ -94,6 +94,13 @@ func (t *truth) computed(k *worker, in plan.Input, next plan.Plan) {
 	if next.InspectFirst {
 		return
 	}
+	t.observed(k.uid, in.Observed)
+	visit(&in.Pod.Spec, func(c *corev1.Container, image *string) {
+		if old, ok := p.images[c.Name]; ok && old != *image {
+			p.edited[c.Name] = t.w.now
+		}
+		p.images[c.Name] = *image
+	})
 	if in.Observed.TakenAt.Before(in.ActedAt) {
 		t.w.violate("INV-13", "a plan for %s came from a view older than the last wave", k.uid)
 	}

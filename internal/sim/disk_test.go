@@ -39,8 +39,8 @@ func (d *disk) put(in pod.Instance) error {
 // putPod replaces the specs of an instance.
 func (d *disk) putPod(in pod.Instance) {
 	old, ok := d.instances[string(in.Pod.UID)]
-	if d.full || !ok {
-		return
+	if !ok {
+		return // it is on its way
 	}
 	in.Record = pod.Record{}
 	d.instances[string(in.Pod.UID)] = stored{specs: encode(in), record: old.record}

@@ -40,7 +40,9 @@ type podTruth struct {
 	waits    map[string]*patience
 	// unstarted are containers of which an instance could not be started.
 	unstarted map[string]bool
-	trouble   moment // until when faults can have an effect on it
+	images    map[string]string // that plans were made for
+	edited    map[string]moment // when they changed
+	trouble   moment            // until when faults can have an effect on it
 }
 
 // knowledge says who knows of something: an agent process, or the disk.
@@ -89,7 +91,7 @@ func (t *truth) of(uid types.UID) *podTruth {
 	if p == nil {
 		p = &podTruth{
 			uid: uid, made: map[string]map[uint32]*knowledge{}, triggers: map[string]int{}, counts: map[string]int32{},
-			waits: map[string]*patience{}, unstarted: map[string]bool{}, since: t.w.now,
+			waits: map[string]*patience{}, unstarted: map[string]bool{}, images: map[string]string{}, edited: map[string]moment{}, since: t.w.now,
 		}
 		t.pods[uid] = p
 		t.order = append(t.order, uid)
@@ -186,10 +188,14 @@ func (t *truth) removed(c *container) {
 	t.dirty = true
 }
 
-// observed notes what the worker of a pod knows now.
+// viewed writes down what a worker sees.
+func (t *truth) viewed(uid types.UID, o pod.Observation) {
+	t.w.logf("%s: sees %s", uid, sight(t.w, o))
+}
+
+// observed notes what the worker of a pod knows now: what it planned from.
 func (t *truth) observed(uid types.UID, o pod.Observation) {
 	p := t.of(uid)
-	t.w.logf("%s: sees %s", uid, sight(t.w, o))
 	for _, c := range o.Containers {
 		if k := p.made[c.Name][c.Attempt]; k != nil {
 			k.gen = t.w.gen

@@ -195,5 +195,5 @@ func (k *worker) waveDone(r *waveRun, o pod.Observation, inspectErr error) {
 	k.inspectFailures = 0
 	k.notBefore = 0
 	k.observed = o
-	k.w.truth.observed(k.uid, o)
+	k.w.truth.viewed(k.uid, o)
 }

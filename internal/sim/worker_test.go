@@ -155,7 +155,7 @@ func (k *worker) take() {
 		k.observed = *m.observation
 		k.inspectFailures = 0
 		k.notBefore = 0
-		k.w.truth.observed(k.uid, k.observed)
+		k.w.truth.viewed(k.uid, k.observed)
 	}
 	maps.Copy(k.verdicts, m.verdicts)
 }
