@@ -1,11 +1,15 @@
 package pleg
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"nodelet.dev/nodelet/internal/pod"
 )
 
 // Health is what the PLEG knows about itself.
@@ -16,8 +20,8 @@ type Health struct {
 	Stream bool
 	// Err is why the newest relist failed, nil when it succeeded.
 	Err error
-	// Slow is the pod whose inspection has been in flight for longest, and since
-	// when; empty when there is none.
+	// Slow is the pod that has been inspected in vain for longest, in one go or in
+	// several that took too long, and since when; empty when there is none.
 	Slow      types.UID
 	SlowSince time.Time
 }
@@ -49,10 +53,17 @@ func (h *health) setStream(up bool) {
 func (h *health) begin(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.inFlight[uid] = time.Now()
+	if _, again := h.inFlight[uid]; !again {
+		h.inFlight[uid] = time.Now()
+	}
 }
 
-func (h *health) end(uid types.UID) {
+// end notes the end of an inspection. One that took too long is going to be
+// repeated and counts from its first try.
+func (h *health) end(uid types.UID, err error) {
+	if pod.ClassOf(err) == pod.ClassDeadline || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.inFlight, uid)

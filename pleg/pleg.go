@@ -335,7 +335,7 @@ func (p *PLEG) inspect(ctx context.Context, uid types.UID, in *inspection) {
 // inspected reports a pod that changed.
 func (p *PLEG) inspected(r result) {
 	p.running--
-	p.health.end(r.uid)
+	p.health.end(r.uid, r.err)
 	in := p.pending[r.uid]
 	in.running = false
 	if r.err != nil {

@@ -280,6 +280,7 @@ func TestHungPod(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		require.NoError(g, g.Check(time.Now()), "a hung pod is a fault of its own")
 		require.InDelta(g, 6, g.inspected("stuck"), 2, "one at a time")
+		require.Equal(g, h.SlowSince, g.Health().SlowSince, "counted from the first try")
 		g.change(func() { g.hang["stuck"] = false })
 		time.Sleep(5 * time.Minute)
 		require.Equal(g, changes{"stuck": {"stuck box started"}}, g.take())

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/source"
 )
@@ -17,7 +18,10 @@ import (
 // recover starts the workers of all instances in the store. They need no
 // source: ownership comes from the durable record.
 func (d *desired) recover(instances []pod.Instance) {
-	slices.SortFunc(instances, func(a, b pod.Instance) int { return pod.KeyOf(a.Pod).Compare(pod.KeyOf(b.Pod)) })
+	slices.SortFunc(instances, func(a, b pod.Instance) int {
+		return cmp.Or(pod.KeyOf(a.Pod).Compare(pod.KeyOf(b.Pod)), cmp.Compare(leaving(a), leaving(b)),
+			b.Pod.CreationTimestamp.Compare(a.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
 	for _, in := range instances {
 		key := pod.KeyOf(in.Pod)
 		e := d.entries[key]
@@ -26,17 +30,26 @@ func (d *desired) recover(instances []pod.Instance) {
 			d.entries[key] = e
 		}
 		if e.current != nil {
-			// Two instances of one key are left over: the older one ends on its own.
+			// Two instances of one key are left over: the one that was leaving, or else
+			// the older one, ends on its own.
 			klog.InfoS("Two instances of a pod are stored, ending one", "pod", key, "podUID", in.Pod.UID)
 			d.orphan(in)
 			continue
 		}
-		if in.Record.Stop == nil || !in.Record.Stop.Delete {
+		if leaving(in) == 0 {
 			e.user = in.User
 		}
 		d.claimPorts(in)
 		d.run(e, in.User, in.Pod, in.Record)
 	}
+}
+
+// leaving is 1 for an instance that is on its way out, and 0 for another.
+func leaving(in pod.Instance) int {
+	if in.Record.Stop != nil && in.Record.Stop.Delete {
+		return 1
+	}
+	return 0
 }
 
 // claimPorts books the host ports of a pod that may be running.
@@ -100,16 +113,16 @@ func (d *desired) adopt(key pod.Key, e *entry) bool {
 	if !pod.SameHash(identity.Spec, pod.SpecHash(e.user)) {
 		p := reconstruct(uid, d.strays[uid])
 		p.CreationTimestamp = metav1.NewTime(oldest(d.strays[uid]))
-		user := e.user
-		d.start(e, p, pod.Record{})
-		e.user, e.current.user = user, p
-		d.stop(e.current, "Replaced")
+		// Its end is on record from the start: it is not to be taken for the wanted
+		// one by an agent that comes after this one.
+		rec := plan.RequestStop(pod.Record{}, p, pod.StopRequest{Delete: true, Reason: "Replaced"}, d.a.now())
+		d.start(e, p, p, rec)
 		return true
 	}
 	p := source.Apply(nil, e.user, uid)
 	p.CreationTimestamp = metav1.NewTime(oldest(d.strays[uid]))
 	d.a.ports.Adopt(p)
-	d.start(e, p, pod.Record{})
+	d.start(e, e.user, p, pod.Record{})
 	d.a.event(e.current.pod, "", corev1.EventTypeNormal, "Adopted", "The pod was running already; its record was lost")
 	return true
 }
@@ -151,7 +164,8 @@ func (d *desired) endStrays() {
 func (d *desired) endStray(uid types.UID) {
 	p := reconstruct(uid, d.strays[uid])
 	klog.V(1).InfoS("Ending a pod that no source wants", "pod", klog.KObj(p), "podUID", uid)
-	in := pod.Instance{User: p, Pod: p}
+	rec := plan.RequestStop(pod.Record{}, p, pod.StopRequest{Delete: true}, d.a.now())
+	in := pod.Instance{User: p, Pod: p, Record: rec}
 	if err := d.a.store.Put(in); err != nil {
 		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(p))
 	}

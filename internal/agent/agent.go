@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -32,6 +34,12 @@ const SocketName = "nodelet.sock"
 
 // stateFile is the name of the durable state in the root directory.
 const stateFile = "state.db"
+
+// Bounds of the first look at what the runtime has.
+const (
+	inventoryTimeout     = 15 * time.Second
+	inventoryInspections = 8
+)
 
 // Agent is a whole node agent.
 type Agent struct {
@@ -71,6 +79,11 @@ type feed struct {
 // New builds an agent and takes the lock on its root directory. What it finds
 // there it refuses rather than loses: see package store for the errors.
 func New(cfg config.Configuration, version string) (*Agent, error) {
+	return build(cfg, version, nil)
+}
+
+// build is New with a runtime that no socket leads to, if dial is given.
+func build(cfg config.Configuration, version string, dial func(context.Context, string) (net.Conn, error)) (*Agent, error) {
 	facts, err := node.Read(cfg.NodeName)
 	if err != nil {
 		return nil, err
@@ -83,7 +96,9 @@ func New(cfg config.Configuration, version string) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := runtime.New(runtimeOptions(cfg, facts))
+	options := runtimeOptions(cfg, facts)
+	options.Dialer = dial
+	client := runtime.New(options)
 	a := &Agent{
 		cfg: cfg, version: version, salvage: salvage, facts: facts, clock: clock, store: db, runtime: client,
 		pleg: pleg.New(plegRuntime{client}, pleg.Defaults()), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
@@ -130,6 +145,17 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	outer := newGroup(ctx, false)
 	inner := newGroup(ctx, true)
 	outer.run("server", func(ctx context.Context) error { return server.Serve(ctx, listener, a) })
+	a.begin(outer, inner, instances, ready)
+	select {
+	case <-inner.ctx.Done():
+	case <-outer.ctx.Done():
+	}
+	klog.InfoS("Leaving; the pods run on", "after", time.Since(a.began).Round(time.Second))
+	return a.leave(outer, inner)
+}
+
+// begin starts all parts but the server.
+func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func()) {
 	outer.run("runtime", a.runtime.Run)
 	a.workers = podworkers.New(outer.ctx, a.workerDeps())
 	a.desired.recover(instances)
@@ -141,12 +167,10 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	inner.run("inventory", a.takeInventory)
 	inner.run("gc", a.collector().Run)
 	inner.run("syncLoop", func(ctx context.Context) error { a.syncLoop(ctx); return nil })
+}
 
-	select {
-	case <-inner.ctx.Done():
-	case <-outer.ctx.Done():
-	}
-	klog.InfoS("Leaving; the pods run on", "after", time.Since(a.began).Round(time.Second))
+// leave stops all parts in their order.
+func (a *Agent) leave(outer, inner *group) error {
 	failure := inner.stop()
 	bound, cancel := context.WithTimeout(outer.ctx, stopTimeout)
 	a.workers.Stop(bound)
@@ -225,25 +249,39 @@ func (a *Agent) takeInventory(ctx context.Context) error {
 	}
 }
 
-// inspectAll lists all pods and inspects each: states come from a listing, ends
-// and addresses from inspections.
+// inspectAll lists all pods and inspects them, some at a time: states come from
+// a listing, ends and addresses from inspections. Of a pod that cannot be
+// inspected in time only the identity is believed, so that it holds up nobody
+// else (INV-23); its worker looks for itself.
 func (a *Agent) inspectAll(ctx context.Context) (map[types.UID]pod.Observation, error) {
 	listing, err := a.runtime.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := map[types.UID]pod.Observation{}
 	if len(listing.Foreign) > 0 {
 		klog.InfoS("The runtime runs sandboxes of others, which are left alone", "count", len(listing.Foreign))
 	}
-	for uid := range listing.Pods {
-		o, err := a.runtime.Inspect(ctx, uid)
-		if err != nil {
-			return nil, err
-		}
-		out[uid] = o
+	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	defer cancel()
+	var all errgroup.Group
+	all.SetLimit(inventoryInspections)
+	var mu sync.Mutex // guards out while the inspections run
+	out := map[types.UID]pod.Observation{}
+	for uid, listed := range listing.Pods {
+		all.Go(func() error {
+			o, err := a.runtime.Inspect(ctx, uid)
+			if err != nil {
+				klog.InfoS("Cannot inspect a pod for the inventory", "podUID", uid, "err", err)
+				o = listed
+				o.TakenAt = time.Time{} // older than anything
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[uid] = o
+			return nil
+		})
 	}
-	return out, nil
+	return out, all.Wait()
 }
 
 // group runs parts that belong together and waits for all of them.

@@ -82,7 +82,7 @@ func (d *desired) wantAll(set source.Set) {
 		key := pod.KeyOf(p)
 		if e := d.entries[key]; e != nil && e.user != nil && pod.Source(e.user) != set.Source {
 			holder := pod.Source(e.user)
-			if d.wants(holder, key) {
+			if d.wants(holder, key) || d.unsure(e.user) {
 				d.refuse(p, e.user)
 				continue
 			}
@@ -178,7 +178,7 @@ func (d *desired) settle(key pod.Key, e *entry) {
 		// It starts when that one is finished.
 	case e.current == nil:
 		if !d.adopt(key, e) {
-			d.start(e, source.Apply(nil, e.user, d.newUID(e.user)), pod.Record{})
+			d.start(e, e.user, source.Apply(nil, e.user, d.newUID(e.user)), pod.Record{})
 		}
 	case !e.current.stopping:
 		d.change(e)
@@ -214,8 +214,9 @@ func (d *desired) change(e *entry) {
 	c.box.PutPod(c.pod)
 }
 
-// start stores an instance and starts its worker.
-func (d *desired) start(e *entry, p *corev1.Pod, rec pod.Record) {
+// start stores an instance and starts its worker. user is the version that the
+// instance was made from.
+func (d *desired) start(e *entry, user, p *corev1.Pod, rec pod.Record) {
 	if p.CreationTimestamp.IsZero() {
 		p.CreationTimestamp = metav1.Now()
 	}
@@ -223,10 +224,10 @@ func (d *desired) start(e *entry, p *corev1.Pod, rec pod.Record) {
 		rec.Started = pod.Back(p.CreationTimestamp.Time, d.a.now())
 	}
 	p = d.a.effective(p)
-	if err := d.a.store.Put(pod.Instance{User: e.user, Pod: p, Record: rec}); err != nil {
+	if err := d.a.store.Put(pod.Instance{User: user, Pod: p, Record: rec}); err != nil {
 		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(p))
 	}
-	d.run(e, e.user, p, rec)
+	d.run(e, user, p, rec)
 }
 
 // run starts the worker of an instance that is stored already.
