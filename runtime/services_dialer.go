@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -37,7 +38,7 @@ func dialWith(ctx context.Context, o Options) (*connection, error) {
 // runtime does not answer.
 func dialServices(ctx context.Context, o Options) (*dialerServices, error) {
 	conn, err := grpc.NewClient("passthrough:///"+o.RuntimeEndpoint, grpc.WithContextDialer(o.Dialer),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(connectParams()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)))
 	if err != nil {
 		return nil, failed(err, "", "connect to the container runtime at %s", o.RuntimeEndpoint)
@@ -52,6 +53,14 @@ func dialServices(ctx context.Context, o Options) (*dialerServices, error) {
 		return nil, failed(err, "", "connect to the container runtime at %s", o.RuntimeEndpoint)
 	}
 	return s, nil
+}
+
+// connectParams are the library's: gRPC's own would leave a runtime that was away
+// for long alone for up to two minutes after it came back.
+func connectParams() grpc.ConnectParams {
+	delays := backoff.DefaultConfig
+	delays.BaseDelay, delays.MaxDelay = dialBackoffMin, dialBackoffMax
+	return grpc.ConnectParams{Backoff: delays, MinConnectTimeout: dialTimeout}
 }
 
 // Close closes the connection. The second of the two services finds it closed.
