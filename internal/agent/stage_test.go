@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"nodelet.dev/nodelet/internal/config"
+	"nodelet.dev/nodelet/internal/node"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/source"
 	"nodelet.dev/nodelet/runtime/fakecri"
@@ -31,6 +32,7 @@ type stage struct {
 	names      []string // of the sources
 	wires      map[string]chan source.Set
 
+	clock        *node.Clock
 	a            *Agent
 	outer, inner *group
 }
@@ -58,6 +60,11 @@ func (s *stage) start() {
 	s.Helper()
 	a, err := build(s.cfg, "v0", s.cri.Bufconn())
 	require.NoError(s, err)
+	// The boot clock is outside of the bubble and stands nearly still.
+	if s.clock == nil {
+		s.clock = &a.clock
+	}
+	a.clock = *s.clock
 	instances, err := a.store.All()
 	require.NoError(s, err)
 	for _, name := range s.names {
