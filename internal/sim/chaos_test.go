@@ -29,7 +29,6 @@ type chaos struct {
 	eventRate float64       // lost events
 	startRate float64       // programs that cannot be executed
 	every     time.Duration // mean time between misfortunes
-	lastEdit  moment
 }
 
 func (c *chaos) fault() fault {
@@ -182,11 +181,18 @@ func (c *chaos) crash() {
 		w.disk.instances = map[string]stored{}
 		w.truth.stateLost()
 	}
-	w.after(w.between(0, 20*time.Second), func() {
-		if w.agent == nil {
-			w.startAgent()
-		}
-	})
+	if w.chance(0.1) {
+		c.upgrade()
+	}
+	w.after(w.between(0, 20*time.Second), w.startAgent)
+}
+
+// upgrade makes what runs the work of another version, with other hashes.
+func (c *chaos) upgrade() {
+	c.w.logf("another version of the agent is installed")
+	for _, x := range c.w.machine.containers {
+		x.Hash = "v0-" + x.ID
+	}
 }
 
 func (c *chaos) reboot() {

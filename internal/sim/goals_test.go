@@ -161,7 +161,7 @@ func (w *world) up(k *worker, c *corev1.Container, box *sandbox) {
 	case last.over:
 	case box != nil && last.c.SandboxID != box.ID:
 		w.violate("INV-17", "%s of %s runs in an old sandbox", c.Name, k.uid)
-	case last.c.Image != c.Image && pod.KindOf(&k.pod.Spec, c.Name) != pod.KindInit:
+	case !pod.SameHash(last.c.Hash, pod.ContainerHash(c)) && pod.KindOf(&k.pod.Spec, c.Name) != pod.KindInit:
 		w.violate("INV-22", "%s of %s runs %s instead of %s", c.Name, k.uid, last.c.Image, c.Image)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func (u *user) edit(key pod.Key) {
 	w := u.w
 	switch w.rng.IntN(6) {
 	case 0:
-		p.Labels = map[string]string{"edit": fmt.Sprint(w.rng.IntN(1000))}
+		p.Labels = map[string]string{"edit": strconv.Itoa(w.rng.IntN(1000))}
 	case 1, 2:
 		c := &p.Spec.Containers[w.rng.IntN(len(p.Spec.Containers))]
 		c.Image = u.image()
@@ -126,8 +127,19 @@ func (u *user) image() string {
 
 func (u *user) program() []string {
 	return pick(u.w, [][]string{
-		{"forever"}, {"forever"}, {"forever~3s"}, {"forever!"}, {"forever~1s=0"}, {"5s:0"}, {"20s:1"}, {"15s:3", "forever"}, {"2s:1", "2s:0"},
-		{"9s:1", "60s:1", "1s:0"}, {"4s:42", "forever"}, {"700s:1"}, {"30s:42"},
+		{"forever"},
+		{"forever"},
+		{"forever~3s"},
+		{"forever!"},
+		{"forever~1s=0"},
+		{"5s:0"},
+		{"20s:1"},
+		{"15s:3", "forever"},
+		{"2s:1", "2s:0"},
+		{"9s:1", "60s:1", "1s:0"},
+		{"4s:42", "forever"},
+		{"700s:1"},
+		{"30s:42"},
 	})
 }
 
