@@ -103,6 +103,10 @@ func (t *truth) of(uid types.UID) *podTruth {
 func (t *truth) worker(k *worker) {
 	p := t.of(k.uid)
 	p.key, p.pod = pod.KeyOf(k.pod), k.pod
+	if stop := k.rec.Stop; stop != nil && p.stop == nil {
+		// It reached the disk while its agent died.
+		p.stop = &stopTruth{asked: t.w.now, deadline: t.w.now + stop.Deadline.Until(t.w.stamp())}
+	}
 }
 
 // faulted notes that a fault can have an effect on a pod for so long.
@@ -277,7 +281,8 @@ func (t *truth) finished(k *worker) {
 			t.w.violate("PW-2", "%s is finished while %s runs", k.uid, c.ID)
 		}
 	}
-	p.stop, p.kept, p.shown, p.counts = nil, nil, "", map[string]int32{} // all is forgotten; what lands late is ended as a stray
+	p.record, p.counts = pod.Record{}, map[string]int32{}
+	p.stop, p.kept, p.shown = nil, nil, "" // all is forgotten; what lands late is ended as a stray
 }
 
 // runsOf returns the runs of a container, oldest first.
