@@ -201,13 +201,14 @@ func (w *worker) act(ctx context.Context, next plan.Plan) {
 		w.setTimer(next.WakeAt, 0)
 		return
 	}
-	critical := critical(w.onDisk, w.rec)
+	intent := critical(w.onDisk, w.rec)
+	critical := intent && commits(next.Wave)
 	switch {
 	case critical && w.writing:
 		// Two writes at once could land in the wrong order. This one is about to end.
 		w.setTimer(next.WakeAt, 0)
 		return
-	case critical && w.failure != nil && w.rec.Phase == pod.PhaseSyncing:
+	case intent && w.failure != nil && w.rec.Phase == pod.PhaseSyncing:
 		// The disk does not take the intent, so nothing new is begun.
 		w.write()
 		w.setTimer(next.WakeAt, 0)

@@ -3,10 +3,12 @@ package podworkers
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
 )
 
@@ -15,6 +17,15 @@ type writeResult struct {
 	text   []byte
 	record pod.Record
 	err    error
+}
+
+// commits reports whether a wave does what cannot be looked up afterwards. What
+// is only made can: a sandbox or a container that has yet to be started is found
+// by its number, so making it does not wait for the disk.
+func commits(wave []plan.Action) bool {
+	return slices.ContainsFunc(wave, func(a plan.Action) bool {
+		return a.Op != plan.OpSetUpVolumes && a.Op != plan.OpCreateSandbox && a.Op != plan.OpCreateContainer
+	})
 }
 
 // critical reports whether what changed must be on disk before the next wave:
