@@ -150,7 +150,7 @@ func newPod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Spec: corev1.PodSpec{
-			Containers:                    []corev1.Container{{Name: "main", Image: "app:1", Command: []string{"sh", "-c", "trap 'exit 0' TERM; while true; do sleep 1; done"}}},
+			Containers:                    []corev1.Container{{Name: "main", Image: "app:1"}},
 			TerminationGracePeriodSeconds: new(int64(20)),
 		},
 	}
