@@ -120,22 +120,26 @@ func Load(path string, required bool) (Configuration, error) {
 // Validate checks the values that an agent could not work with.
 func (c *Configuration) Validate() error {
 	var faults []error
-	for field, path := range map[string]string{
-		"rootDirectory": c.RootDirectory, "runDirectory": c.RunDirectory, "podLogsDir": c.PodLogsDir, "staticPodPath": c.StaticPodPath,
+	for _, f := range []struct{ field, path string }{
+		{"rootDirectory", c.RootDirectory}, {"runDirectory", c.RunDirectory}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath},
 	} {
-		if path == "" && field == "staticPodPath" {
+		if f.path == "" && f.field == "staticPodPath" {
 			continue
 		}
-		if !filepath.IsAbs(path) {
-			faults = append(faults, fmt.Errorf("%s: %q is not an absolute path", field, path))
+		if !filepath.IsAbs(f.path) {
+			faults = append(faults, fmt.Errorf("%s: %q is not an absolute path", f.field, f.path))
 		}
 	}
-	for field, d := range map[string]time.Duration{
-		"fileCheckFrequency": c.FileCheckFrequency.Duration, "httpCheckFrequency": c.HTTPCheckFrequency.Duration,
-		"runtimeRequestTimeout": c.RuntimeRequestTimeout.Duration,
+	for _, f := range []struct {
+		field string
+		d     time.Duration
+	}{
+		{"fileCheckFrequency", c.FileCheckFrequency.Duration},
+		{"httpCheckFrequency", c.HTTPCheckFrequency.Duration},
+		{"runtimeRequestTimeout", c.RuntimeRequestTimeout.Duration},
 	} {
-		if d <= 0 {
-			faults = append(faults, fmt.Errorf("%s: %s is not a positive duration", field, d))
+		if f.d <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %s is not a positive duration", f.field, f.d))
 		}
 	}
 	if d := c.CrashLoopBackOff.MaxContainerRestartPeriod; d != nil && (d.Duration < time.Second || d.Duration > 300*time.Second) {
@@ -146,6 +150,12 @@ func (c *Configuration) Validate() error {
 	}
 	if n := c.MaxParallelImagePulls; n != nil && *n < 1 {
 		faults = append(faults, fmt.Errorf("maxParallelImagePulls: %d is less than one", *n))
+	}
+	if n := c.RegistryPullQPS; n != nil && *n < 0 {
+		faults = append(faults, fmt.Errorf("registryPullQPS: %d is less than zero", *n))
+	}
+	if n := c.RegistryBurst; n < 0 {
+		faults = append(faults, fmt.Errorf("registryBurst: %d is less than zero", n))
 	}
 	return errors.Join(faults...)
 }

@@ -1,0 +1,118 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"nodelet.dev/nodelet/internal/config"
+)
+
+const head = "apiVersion: config.nodelet.dev/v1alpha1\nkind: NodeletConfiguration\n"
+
+func load(t *testing.T, text string) (config.Configuration, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return config.Load(path, true)
+}
+
+// TestDefault: the defaults are valid, documented ones.
+func TestDefault(t *testing.T) {
+	c := config.Default()
+	require.NoError(t, c.Validate())
+	require.Equal(t, "/var/lib/nodelet", c.RootDirectory)
+	require.Equal(t, "/run/nodelet", c.RunDirectory)
+	require.Equal(t, "/etc/nodelet/manifests", c.StaticPodPath)
+	require.Equal(t, "/var/log/pods", c.PodLogsDir)
+	require.Equal(t, "unix:///run/containerd/containerd.sock", c.ContainerRuntimeEndpoint)
+	require.Equal(t, 20*time.Second, c.FileCheckFrequency.Duration)
+	require.EqualValues(t, 5, *c.RegistryPullQPS)
+	require.EqualValues(t, 10, c.RegistryBurst)
+}
+
+// TestMissingFile: one that nobody asked for may be missing.
+func TestMissingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	c, err := config.Load(path, false)
+	require.NoError(t, err)
+	require.Equal(t, config.Default(), c)
+	_, err = config.Load(path, true)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "cannot read the configuration: open "+path)
+}
+
+// TestFileOverDefaults: what the file says counts, the rest stays as it was.
+func TestFileOverDefaults(t *testing.T) {
+	c, err := load(t, head+`
+nodeName: edge-7
+staticPodURL: https://example.com/pods
+staticPodURLHeader: {Authorization: ["Bearer x"]}
+fileCheckFrequency: 1m30s
+registryPullQPS: 0
+resolvConf: ""
+crashLoopBackOff: {maxContainerRestartPeriod: 30s}
+`)
+	require.NoError(t, err)
+	require.Equal(t, "edge-7", c.NodeName)
+	require.Equal(t, 90*time.Second, c.FileCheckFrequency.Duration)
+	require.Zero(t, *c.RegistryPullQPS)
+	require.Empty(t, *c.ResolvConf)
+	require.Equal(t, 30*time.Second, c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration)
+	require.Equal(t, []string{"Bearer x"}, c.StaticPodURLHeader["Authorization"])
+	require.Equal(t, "/var/lib/nodelet", c.RootDirectory)
+}
+
+// TestRefused: what is wrong is named by file, field and reason.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"an empty file", "", []string{`it must be a NodeletConfiguration of config.nodelet.dev/v1alpha1, and it is a "" of ""`}},
+		{"another kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", []string{`it is a "KubeletConfiguration" of "kubelet.config.k8s.io/v1beta1"`}},
+		{"no YAML", "apiVersion: [", []string{"cannot read the configuration "}},
+		{"an unknown field", head + "staticPodPaths: /x\n", []string{`unknown field "staticPodPaths"`}},
+		{"a field twice", head + "nodeName: a\nnodeName: b\n", []string{`"nodeName" already set`}},
+		{"a wrong type", head + "registryBurst: many\n", []string{"registryBurst"}},
+		{"a number without a unit", head + "fileCheckFrequency: 20\n", []string{"cannot use the configuration"}},
+		{"relative paths", head + "rootDirectory: var\nstaticPodPath: pods\n", []string{`rootDirectory: "var" is not an absolute path`, `staticPodPath: "pods" is not an absolute path`}},
+		{"an empty root", head + `rootDirectory: ""` + "\n", []string{`rootDirectory: "" is not an absolute path`}},
+		{"no time at all", head + "fileCheckFrequency: 0s\nhttpCheckFrequency: -1s\nruntimeRequestTimeout: 0s\n", []string{
+			"fileCheckFrequency: 0s is not a positive duration", "httpCheckFrequency: -1s is not a positive duration", "runtimeRequestTimeout: 0s is not a positive duration",
+		}},
+		{"a back-off too long", head + "crashLoopBackOff: {maxContainerRestartPeriod: 301s}\n", []string{"crashLoopBackOff.maxContainerRestartPeriod: 5m1s is not between 1s and 300s"}},
+		{"a back-off too short", head + "crashLoopBackOff: {maxContainerRestartPeriod: 0s}\n", []string{"crashLoopBackOff.maxContainerRestartPeriod: 0s is not between"}},
+		{"no runtime", head + `containerRuntimeEndpoint: ""` + "\n", []string{"containerRuntimeEndpoint: it must not be empty"}},
+		{"no pulls", head + "maxParallelImagePulls: 0\n", []string{"maxParallelImagePulls: 0 is less than one"}},
+		{"a negative rate", head + "registryPullQPS: -1\nregistryBurst: -2\n", []string{"registryPullQPS: -1 is less than zero", "registryBurst: -2 is less than zero"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := load(t, c.text)
+			require.ErrorContains(t, err, "config.yaml")
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+// TestSameTextEachTime: several faults are told in one order.
+func TestSameTextEachTime(t *testing.T) {
+	c := config.Configuration{RootDirectory: "a", RunDirectory: "b", PodLogsDir: "c", StaticPodPath: "d"}
+	want := c.Validate().Error()
+	for range 50 {
+		require.Equal(t, want, c.Validate().Error())
+	}
+}
+
+// TestNoStaticPods: an agent without a manifest directory is one that only
+// fetches.
+func TestNoStaticPods(t *testing.T) {
+	c, err := load(t, head+`staticPodPath: ""`+"\n")
+	require.NoError(t, err)
+	require.Empty(t, c.StaticPodPath)
+}
