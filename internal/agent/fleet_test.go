@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +70,14 @@ func programs() map[string]fakecri.Program {
 
 func (f *fleet) start() {
 	f.Helper()
-	a, err := New(f.cfg, "v0")
-	require.NoError(f, err)
+	var a *Agent
+	// A process that another test starts at this moment may have the last agent's
+	// lock open for as long as it takes to become another program.
+	require.Eventually(f, func() bool {
+		var err error
+		a, err = New(f.cfg, "v0")
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.a, f.cancel, f.ended = a, cancel, make(chan error, 1)
 	ready := make(chan struct{})
@@ -119,7 +126,7 @@ func kinds() []*corev1.Pod {
 		}
 		return list
 	}
-	make := func(name string, policy corev1.RestartPolicy, inits, mains []corev1.Container) *corev1.Pod {
+	made := func(name string, policy corev1.RestartPolicy, inits, mains []corev1.Container) *corev1.Pod {
 		p := newPod(name + "-%d")
 		p.Spec.RestartPolicy, p.Spec.InitContainers, p.Spec.Containers = policy, inits, mains
 		p.Spec.TerminationGracePeriodSeconds = new(int64(2))
@@ -128,14 +135,14 @@ func kinds() []*corev1.Pod {
 	sidecar := long("proxy")
 	sidecar[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	return []*corev1.Pod{
-		make("plain", corev1.RestartPolicyAlways, nil, long("main")),
-		make("pair", corev1.RestartPolicyAlways, nil, long("main", "side")),
-		make("init", corev1.RestartPolicyAlways, long("once"), long("main")),
-		make("sidecar", corev1.RestartPolicyAlways, append(sidecar, long("once")...), long("main")),
-		make("job", corev1.RestartPolicyNever, nil, long("once")),
-		make("lost", corev1.RestartPolicyNever, nil, long("fails")),
-		make("sidejob", corev1.RestartPolicyOnFailure, sidecar, long("once")),
-		make("flaky", corev1.RestartPolicyAlways, nil, long("flaky")),
+		made("plain", corev1.RestartPolicyAlways, nil, long("main")),
+		made("pair", corev1.RestartPolicyAlways, nil, long("main", "side")),
+		made("init", corev1.RestartPolicyAlways, long("once"), long("main")),
+		made("sidecar", corev1.RestartPolicyAlways, append(sidecar, long("once")...), long("main")),
+		made("job", corev1.RestartPolicyNever, nil, long("once")),
+		made("lost", corev1.RestartPolicyNever, nil, long("fails")),
+		made("sidejob", corev1.RestartPolicyOnFailure, sidecar, long("once")),
+		made("flaky", corev1.RestartPolicyAlways, nil, long("flaky")),
 	}
 }
 
@@ -282,7 +289,7 @@ func TestSecondAgent(t *testing.T) {
 	defer f.stop()
 	f.eventually("it runs", func() string { return f.wrong(map[string]bool{"plain-0": true}) })
 	_, err := New(f.cfg, "v0")
-	require.ErrorContains(t, err, fmt.Sprint(os.Getpid()))
+	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()))
 	require.Empty(t, f.wrong(map[string]bool{"plain-0": true}))
 	text, err := json.Marshal(f.a.Status(context.Background()))
 	require.NoError(t, err)
