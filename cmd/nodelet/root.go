@@ -19,6 +19,14 @@ func root() *cobra.Command {
 a container runtime such as containerd. It needs no control plane.`,
 		Example: `  nodelet run --static-pod-path /etc/nodelet/manifests
   nodelet status`,
+		// Cobra's own check of names would not say that the usage is at fault.
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknown(cmd, "command", args[0])
+			}
+			return cmd.Help()
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionText(),
@@ -27,6 +35,22 @@ a container runtime such as containerd. It needs no control plane.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	cmd.AddCommand(runCommand(), statusCommand())
 	return cmd
+}
+
+// noArgs refuses arguments that a command does not have.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknown(cmd, "argument", args[0])
+	}
+	return nil
+}
+
+func unknown(cmd *cobra.Command, what, given string) error {
+	err := fmt.Errorf("unknown %s %q for %q, see %s --help", what, given, cmd.CommandPath(), cmd.CommandPath())
+	if near := cmd.SuggestionsFor(given); len(near) > 0 {
+		err = fmt.Errorf("%w; did you mean %s?", err, near[0])
+	}
+	return &exitError{exitUsage, err}
 }
 
 func versionText() string {

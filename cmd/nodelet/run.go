@@ -34,7 +34,7 @@ func runCommand() *cobra.Command {
 SIGTERM or SIGINT ends the agent; the pods run on and are adopted by the next.`,
 		Example: `  nodelet run
   nodelet run --static-pod-path ./pods --root-dir /tmp/nodelet --run-dir /tmp/nodelet/run`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()

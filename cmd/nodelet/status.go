@@ -35,7 +35,7 @@ func statusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Show the agent, its sources and its pods",
 		Example: "  nodelet status\n  nodelet status --run-dir /run/nodelet",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := newClient(runDir)
 			var st server.Status
