@@ -45,7 +45,7 @@ func TestWholeLife(t *testing.T) {
 		b.stopTakes["main"], b.stopTakes["side"] = 2*time.Second, 5*time.Second
 		box.PutStop(pod.StopRequest{Delete: true})
 		b.settle()
-		require.True(b, b.paper.report(p.UID).Deleting)
+		require.EqualValues(b, 30, b.paper.report(p.UID).Deletion.GraceSeconds)
 		time.Sleep(10 * time.Second)
 		b.settle()
 		require.ElementsMatch(b, []string{
@@ -165,7 +165,7 @@ func TestRunsToCompletion(t *testing.T) {
 			r := b.paper.report(p.UID)
 			require.Equal(b, phase, r.Status.Phase)
 			require.Equal(b, "all counted", r.Status.ContainerStatuses[0].State.Terminated.Message)
-			require.False(b, r.Deleting)
+			require.Nil(b, r.Deletion)
 			require.Equal(b, pod.PhaseTerminated, r.Phase)
 			require.Equal(b, 1, b.did("stop-sandbox"))
 			require.Zero(b, b.did("remove"))

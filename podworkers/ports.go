@@ -89,10 +89,19 @@ type Report struct {
 	Status *corev1.PodStatus
 	Phase  pod.Phase
 	Waits  []pod.Wait
-	// Deleting says that the pod left the desired set and is on its way out.
-	Deleting bool
+	// Deletion is the request by which the pod is on its way out, nil while it is
+	// wanted.
+	Deletion *pod.Stop
 	// Plan is the newest plan, for the state dump.
 	Plan plan.Plan
+}
+
+// Deletion returns the request to end a pod that nobody wants any more, or nil.
+func Deletion(rec pod.Record) *pod.Stop {
+	if rec.Stop == nil || !rec.Stop.Delete {
+		return nil
+	}
+	return rec.Stop
 }
 
 // Deps are the ports and settings of all workers.

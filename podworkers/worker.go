@@ -324,7 +324,7 @@ func (w *worker) publish(next plan.Plan) {
 	}
 	r := Report{
 		Pod: w.pod, Status: w.rec.Status, Phase: w.rec.Phase, Waits: w.waits,
-		Deleting: w.rec.Stop != nil && w.rec.Stop.Delete, Plan: next,
+		Deletion: Deletion(w.rec), Plan: next,
 	}
 	w.deps.Sink.Publish(r)
 }

@@ -20,10 +20,19 @@ import (
 )
 
 // workerRuntime is the runtime as the workers ask for it.
-type workerRuntime struct{ *runtime.Client }
+type workerRuntime struct {
+	*runtime.Client
+	// warn is told what the author of a pod should know about its sandbox.
+	warn func(p *corev1.Pod, w convert.Warning)
+}
 
 func (r workerRuntime) CreateSandbox(ctx context.Context, p *corev1.Pod, specHash string, attempt uint32) error {
 	_, err := r.Client.CreateSandbox(ctx, runtime.SandboxRequest{Pod: p, Attempt: attempt, SpecHash: specHash})
+	if err == nil {
+		for _, w := range r.SandboxWarnings(p) {
+			r.warn(p, w)
+		}
+	}
 	return err
 }
 

@@ -27,6 +27,7 @@ import (
 	"nodelet.dev/nodelet/pleg"
 	"nodelet.dev/nodelet/podworkers"
 	"nodelet.dev/nodelet/runtime"
+	"nodelet.dev/nodelet/runtime/convert"
 )
 
 // SocketName is the name of the agent's socket in the run directory.
@@ -180,7 +181,7 @@ func (a *Agent) leave(outer, inner *group) error {
 
 func (a *Agent) workerDeps() *podworkers.Deps {
 	return &podworkers.Deps{
-		Runtime: workerRuntime{a.runtime}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
+		Runtime: workerRuntime{a.runtime, a.warn}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
 		Store: a.store, Sink: sink{a}, Limits: limits(a.cfg), Now: a.now,
 		HostIPs: a.facts.HostIPs, RuntimeName: "containerd", CallTimeout: a.cfg.RuntimeRequestTimeout.Duration,
 	}
@@ -211,6 +212,14 @@ func (a *Agent) effective(p *corev1.Pod) *corev1.Pod {
 
 func (a *Agent) event(p *corev1.Pod, container, kind, reason, message string) {
 	a.events.Add(events.Pod(p, events.Container(&p.Spec, container)), kind, reason, message)
+}
+
+// warn tells the author of a pod about its sandbox. That there is no cluster DNS
+// is not told: the usual policy asks for it, and one machine has none.
+func (a *Agent) warn(p *corev1.Pod, w convert.Warning) {
+	if w.Reason != convert.ReasonMissingClusterDNS {
+		a.event(p, "", corev1.EventTypeWarning, w.Reason, w.Message)
+	}
 }
 
 // problem tells what a source could not accept, on the object that it is about.

@@ -89,9 +89,10 @@ func (b *board) podList() *corev1.PodList {
 		if r.Status != nil {
 			p.Status = *r.Status
 		}
-		if r.Deleting && p.DeletionTimestamp == nil {
-			now := metav1.Now()
-			p.DeletionTimestamp = &now
+		if d := r.Deletion; d != nil && p.DeletionTimestamp == nil {
+			// As the API shows it: when the grace is used up.
+			p.DeletionTimestamp = &metav1.Time{Time: d.Deadline.Wall}
+			p.DeletionGracePeriodSeconds = &d.GraceSeconds
 		}
 		list.Items = append(list.Items, p)
 	}

@@ -46,9 +46,14 @@ type desired struct {
 	listed bool
 	// sources is the newest set of each source that delivered.
 	sources map[string]source.Set
-	// told are the problems that were reported.
-	told map[source.Problem]bool
+	// told are the problems that were reported, and refused those of names that
+	// two sources want, as of the newest sets.
+	told    map[source.Problem]bool
+	refused map[source.Problem]bool
 }
+
+// reasonDuplicate is told of a pod whose name another source holds.
+const reasonDuplicate = "Duplicate"
 
 func newDesired(a *Agent) *desired {
 	return &desired{
@@ -66,9 +71,11 @@ func (d *desired) apply(set source.Set) {
 	d.sources[set.Source] = set
 	d.report(set)
 	d.a.keepObjects(set)
+	d.refused = map[source.Problem]bool{}
 	for _, name := range slices.Sorted(maps.Keys(d.sources)) {
 		d.wantAll(d.sources[name])
 	}
+	maps.DeleteFunc(d.told, func(p source.Problem, _ bool) bool { return p.Reason == reasonDuplicate && !d.refused[p] })
 	// INV-6: nothing ends for not being wanted before all sources have spoken.
 	if d.ready() {
 		d.prune()
@@ -105,9 +112,10 @@ func (d *desired) wants(name string, key pod.Key) bool {
 
 func (d *desired) refuse(p, holder *corev1.Pod) {
 	problem := source.Problem{
-		Origin: pod.Origin(p), Object: pod.KeyOf(p), Kind: "Pod", Field: "metadata.name", Reason: "Duplicate",
+		Origin: pod.Origin(p), Object: pod.KeyOf(p), Kind: "Pod", Field: "metadata.name", Reason: reasonDuplicate,
 		Message: fmt.Sprintf("cannot use Pod %s of %s: %s already holds one of this name", pod.KeyOf(p), pod.Origin(p), pod.Origin(holder)),
 	}
+	d.refused[problem] = true
 	if !d.told[problem] {
 		d.told[problem] = true
 		d.a.problem(problem)
@@ -128,7 +136,7 @@ func (d *desired) report(set source.Set) {
 		}
 	}
 	for p := range d.told {
-		if !now[p] && p.Reason != "Duplicate" {
+		if !now[p] && p.Reason != reasonDuplicate {
 			delete(d.told, p)
 		}
 	}
@@ -250,7 +258,7 @@ func (d *desired) begin(user, p *corev1.Pod, rec pod.Record) *podworkers.Mailbox
 	if status == nil {
 		status = &corev1.PodStatus{Phase: corev1.PodPending}
 	}
-	d.a.board.put(podworkers.Report{Pod: p, Status: status, Phase: rec.Phase, Deleting: rec.Stop != nil && rec.Stop.Delete})
+	d.a.board.put(podworkers.Report{Pod: p, Status: status, Phase: rec.Phase, Deletion: podworkers.Deletion(rec)})
 	return d.a.workers.Start(p, pod.SpecHash(user), rec)
 }
 
