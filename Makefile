@@ -69,14 +69,21 @@ test-real: deps containerd $(TOOLS)/gotestsum build ## conformance and whole-age
 sim: ## run the simulator: N seeds starting at SEED
 	go test -count=1 -timeout 60m ./internal/sim -run '^TestSimulator$$' -sim.n=$(N) -sim.seed=$(SEED)
 
+kill: deps containerd ## kill the agent at any time, N runs on each containerd
+	go test -count=1 -timeout 80m ./cmd/nodelet -run '^TestRealKillAtAnyTime$$' -kill.n=$(N)
+
 fuzz: ## fuzz the parsers and the planner, FUZZTIME each
 	@for target in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -HoE '^func Fuzz[A-Za-z0-9]+' | sed -E 's|/[^/]*:func |:|'); do \
 		dir="$${target%%:*}"; name="$${target##*:}"; echo "== $$dir $$name"; \
 		go test "$$dir" -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME); \
 	done
 
+bench: deps containerd build ## measure against the bare CRI calls, in one run; on a quiet machine
+	go run ./internal/rig/bench -nodelet $(BIN)/nodelet
+
 golden: ## rewrite the transcripts
-	go test ./internal/plan ./internal/status ./runtime/convert -count=1 -rewrite
+	go test ./internal/plan -count=1 -args -rewrite
+	go test ./runtime/convert -count=1 -rewrite
 
 ## Tools
 
@@ -105,4 +112,4 @@ $(TOOLS)/gotestsum:
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^## / {sub(/^## /, ""); printf "\n%s\n", $$0} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: demo demo-down test build check fmt vet lint arch deadcode test-unit test-real sim fuzz golden deps tools containerd help
+.PHONY: demo demo-down test build check fmt vet lint arch deadcode test-unit test-real sim kill bench fuzz golden deps tools containerd help

@@ -190,6 +190,11 @@ func (n *node) await(name, what string, holds func(p *corev1.Pod) bool) corev1.P
 	return p
 }
 
+func (n *node) isReady(name string) bool {
+	p, ok := n.pods()[name]
+	return ok && isReady(&p)
+}
+
 func (n *node) awaitReady(name string) corev1.Pod {
 	n.t.Helper()
 	return n.await(name, "ready", isReady)

@@ -2,12 +2,16 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -88,11 +92,15 @@ func killOnce(t *testing.T, c *rig.Containerd, bin string, stage rig.Stage, at i
 	n.endpoint = proxy.Endpoint()
 	k := &killer{n: n, stage: stage, at: at}
 	proxy.Hook(k.hook)
-	n.apply("worker", worker)
-	n.apply("job", job)
 	n.start()
+	walk(t, n, c)
+	return k.hit()
+}
 
-	// settled waits for a goal and brings the agent back when it was killed.
+// walk brings two pods up and takes them down again, and brings the agent back
+// whenever it is found dead. The end must be that of an uninterrupted run.
+func walk(t *testing.T, n *node, c *rig.Containerd) {
+	t.Helper()
 	settled := func(what string, holds func() bool) {
 		n.eventually(what, func() bool {
 			if !n.running() {
@@ -101,13 +109,15 @@ func killOnce(t *testing.T, c *rig.Containerd, bin string, stage rig.Stage, at i
 			return holds()
 		})
 	}
+	n.apply("worker", worker)
+	n.apply("job", job)
 	settled("both pods are where they belong", func() bool {
-		pods := n.pods()
-		w, j := pods["worker"], pods["job"]
-		return isReady(&w) && j.Status.Phase == corev1.PodSucceeded
+		j := n.pods()["job"]
+		return n.isReady("worker") && j.Status.Phase == corev1.PodSucceeded
 	})
-	n.awaitRan("job", "prepare", "main")
-	n.awaitRan("worker", "prepare", "helper", "main")
+	settled("all have run", func() bool { return len(n.ran("worker")) == 3 && n.pods() != nil })
+	require.Equal(t, []string{"prepare", "main"}, n.ran("job"))
+	require.Equal(t, []string{"prepare", "helper", "main"}, n.ran("worker"))
 	w := n.pods()["worker"]
 	for _, name := range []string{"prepare", "helper", "main"} {
 		require.Zero(t, restarts(&w, name), "nothing was restarted: %s", name)
@@ -122,5 +132,37 @@ func killOnce(t *testing.T, c *rig.Containerd, bin string, stage rig.Stage, at i
 	require.Equal(t, []string{"prepare", "helper", "main", "main-ended", "helper-ended"}, n.ran("worker"), "INV-9: each ended once, in order")
 	require.Equal(t, []string{"prepare", "main"}, n.ran("job"), "INV-7")
 	require.NotContains(t, strings.TrimSpace(ctr(t, c, "containers", "ls")), "\n", "only the header is left")
-	return k.hit()
+}
+
+// killRuns is how many random runs there are; make kill asks for more.
+var killRuns = flag.Int("kill.n", 3, "runs of the test that kills the agent at any time")
+
+// TestRealKillAtAnyTime kills the agent at random moments, several times in the
+// life of the pods, with calls in flight for both.
+func TestRealKillAtAnyTime(t *testing.T) {
+	flavors(t, func(t *testing.T, c *rig.Containerd, bin string) {
+		t.Helper()
+		for run := range *killRuns {
+			t.Run(strconv.Itoa(run), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(uint64(run), 0)) //nolint:gosec // a seed that can be replayed
+				n := newNode(t, bin, c.Endpoint())
+				n.start()
+				ended := make(chan struct{})
+				var killing sync.WaitGroup
+				killing.Go(func() {
+					for range 8 {
+						select {
+						case <-ended:
+							return
+						case <-time.After(time.Duration(random.IntN(500)) * time.Millisecond):
+							n.kill()
+						}
+					}
+				})
+				walk(t, n, c)
+				close(ended)
+				killing.Wait()
+			})
+		}
+	})
 }
