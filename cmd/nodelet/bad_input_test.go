@@ -192,9 +192,14 @@ func newerState(t *testing.T, bin string) {
 	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("7")) }))
 	require.NoError(t, db.Close())
 	before, calls := cri.Snapshot().String(), len(cri.Calls())
-	text := exits(t, 78, bin, "run", "--config", n.config(), "--root-dir", filepath.Join(n.dir, "root"), "--run-dir", filepath.Join(n.dir, "run"),
-		"--static-pod-path", n.manifests, "--runtime-endpoint", n.endpoint)
-	require.Contains(t, text, "state format 7 is newer than supported 1; pods were not touched")
+	const why = "state format 7 is newer than supported 1; pods were not touched"
+	n.start()
+	n.eventually("readyz says why", func() bool {
+		_, text := n.ask("/readyz")
+		return strings.Contains(text, "[-]state failed: cannot use "+path+": "+why)
+	})
+	require.Contains(t, n.output("status"), why)
+	n.stop()
 	require.Equal(t, before, cri.Snapshot().String())
 	require.Len(t, cri.Calls(), calls)
 }

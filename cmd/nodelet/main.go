@@ -17,7 +17,7 @@ const (
 	exitUsage       = 2
 	exitUnavailable = 69 // a one-shot command found no agent
 	exitTemporary   = 75 // another instance holds the root directory
-	exitConfig      = 78 // the configuration, or a newer state, does not allow to start
+	exitConfig      = 78 // the configuration does not allow to start
 )
 
 func main() {

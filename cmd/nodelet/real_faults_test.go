@@ -271,8 +271,8 @@ func TestRealBadInput(t *testing.T) {
 		began := time.Now()
 		n.apply("late", strings.ReplaceAll(strings.ReplaceAll(job, "name: job", "name: late"), "/out/job", "/out/late"))
 		n.eventually("readyz names the runtime", func() bool {
-			out, _ := exec.CommandContext(t.Context(), "curl", "-s", "--max-time", "20", "--unix-socket", filepath.Join(n.dir, "run", "nodelet.sock"), "http://n/readyz?verbose").CombinedOutput()
-			return strings.Contains(string(out), "[-]runtime failed")
+			_, text := n.ask("/readyz")
+			return strings.Contains(text, "[-]runtime failed")
 		})
 		require.Less(t, time.Since(began), patience)
 		require.True(t, n.isReady("worker"))

@@ -89,7 +89,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 			return &exitError{exitTemporary, err}
 		}
 		if _, newer := errors.AsType[*store.NewerFormatError](err); newer {
-			return &exitError{exitConfig, err}
+			return agent.Refuse(cmd.Context(), c, shortVersion(), err)
 		}
 		return err
 	}

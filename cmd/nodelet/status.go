@@ -90,6 +90,10 @@ func (c *client) get(ctx context.Context, path string, into any) error {
 // printStatus writes the status as people read it.
 func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time) error {
 	fmt.Fprintf(w, "nodelet %s on node %s, up %s\n", st.Version, st.Node, duration.HumanDuration(now.Sub(st.Started)))
+	if st.Problem != "" {
+		fmt.Fprintf(w, "problem  %s\n", st.Problem)
+		return nil
+	}
 	switch r := st.Runtime; {
 	case r.Name == "":
 		fmt.Fprintf(w, "runtime  %s: %s\n", r.Endpoint, r.Problem)

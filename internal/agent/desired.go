@@ -169,6 +169,9 @@ func (d *desired) want(key pod.Key, user *corev1.Pod) {
 		e = &entry{}
 		d.entries[key] = e
 	}
+	if e.user == user && e.current != nil {
+		return // a source that did not read it again sends the same one
+	}
 	e.user = user
 	d.settle(key, e)
 }

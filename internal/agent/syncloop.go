@@ -73,6 +73,9 @@ func (a *Agent) serveWaiting(changes *pleg.Changes) {
 
 func (a *Agent) handleConfig(set source.Set) {
 	klog.V(2).InfoS("SyncLoop SET", "source", set.Source, "pods", len(set.Pods), "problems", len(set.Problems))
+	for _, c := range source.Diff(a.desired.sources[set.Source].Pods, set.Pods) {
+		klog.V(2).InfoS("SyncLoop "+string(c.Op), "source", set.Source, "pods", klog.KObjSlice(c.Pods))
+	}
 	a.desired.apply(set)
 	a.publishSources()
 }

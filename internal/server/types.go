@@ -26,10 +26,12 @@ type Check struct {
 
 // Status is what the status command shows beside the pods.
 type Status struct {
-	Version string        `json:"version"`
-	Node    string        `json:"node"`
-	Started time.Time     `json:"started"`
-	RootDir string        `json:"rootDir"`
+	Version string    `json:"version"`
+	Node    string    `json:"node"`
+	Started time.Time `json:"started"`
+	RootDir string    `json:"rootDir"`
+	// Problem is why the agent does nothing at all; empty when it works.
+	Problem string        `json:"problem,omitempty"`
 	Runtime RuntimeState  `json:"runtime"`
 	Sources []SourceState `json:"sources"`
 }

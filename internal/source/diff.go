@@ -43,6 +43,7 @@ func Diff(before, after []*corev1.Pod) []Change {
 		current[pod.KeyOf(p)] = p
 		old := previous[pod.KeyOf(p)]
 		switch {
+		case old == p: // a source that did not read it again sends the same one
 		case old == nil || old.UID != p.UID:
 			found[Add] = append(found[Add], p)
 		case !desiresSame(old, p) && p.DeletionTimestamp != nil:

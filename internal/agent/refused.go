@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"nodelet.dev/nodelet/internal/config"
+	"nodelet.dev/nodelet/internal/server"
+)
+
+// refused stands in for an agent that must not touch the pods, because it does
+// not understand the state that they were left in. It only says why.
+type refused struct {
+	cfg     config.Configuration
+	version string
+	began   time.Time
+	why     error
+}
+
+// Refuse answers on the agent's socket why there is no agent, until ctx ends.
+// The pods run on without one, which beats a program that starts, fails and is
+// started again for ever.
+func Refuse(ctx context.Context, cfg config.Configuration, version string, why error) error {
+	listener, err := server.Listen(filepath.Join(cfg.RunDirectory, SocketName))
+	if err != nil {
+		return err
+	}
+	klog.ErrorS(why, "The state cannot be used; the pods are left alone")
+	return server.Serve(ctx, listener, refused{cfg: cfg, version: version, began: time.Now(), why: why})
+}
+
+// Live implements server.Agent: the process itself works.
+func (refused) Live() error { return nil }
+
+// Checks implements server.Agent.
+func (r refused) Checks(context.Context) []server.Check {
+	return []server.Check{{Name: "ping"}, {Name: "state", Err: r.why}}
+}
+
+// Pods implements server.Agent: what runs is not known.
+func (refused) Pods() *corev1.PodList {
+	return &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+}
+
+// Events implements server.Agent.
+func (refused) Events() []corev1.Event { return nil }
+
+// Status implements server.Agent.
+func (r refused) Status(context.Context) server.Status {
+	return server.Status{
+		Version: r.version, Node: r.cfg.NodeName, Started: r.began, RootDir: r.cfg.RootDirectory, Problem: r.why.Error(),
+		Runtime: server.RuntimeState{Endpoint: r.cfg.ContainerRuntimeEndpoint, Problem: "not used"}, Sources: []server.SourceState{},
+	}
+}
