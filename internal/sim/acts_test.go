@@ -93,6 +93,9 @@ func (t *truth) creatingContainer(k *worker, p *podTruth, a plan.Action) {
 	}
 	runs := p.runsOf(a.Container)
 	for _, r := range runs {
+		if _, planned := k.planned.ByID(r.c.ID); r.c.intruder && !planned {
+			continue // the number or the next look tells
+		}
 		if !r.over {
 			t.w.violate("INV-1", "%s: %v while %s runs", k.uid, a, r.c.ID)
 		}
@@ -110,7 +113,7 @@ func (t *truth) creatingContainer(k *worker, p *podTruth, a plan.Action) {
 // runsOnce: INV-7. A run that ended in a way that its policy accepts is not
 // followed by another one, unless something replaced it.
 func (t *truth) runsOnce(k *worker, p *podTruth, spec *corev1.Container, kind pod.Kind, a plan.Action, r *run) {
-	if r.round != p.round || r.replaced.known(t.w) || kind == pod.KindSidecar || kind == pod.KindEphemeral {
+	if r.c.intruder || r.round != p.round || r.replaced.known(t.w) || kind == pod.KindSidecar || kind == pod.KindEphemeral {
 		return
 	}
 	known := t.exitKnown(r)
@@ -183,26 +186,29 @@ func (t *truth) past(p *podTruth, k *worker, at int, sandbox string) bool {
 
 // patient: INV-14, with a count of its own.
 func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod.Kind, a plan.Action, last *run) {
-	if kind == pod.KindEphemeral || (kind == pod.KindInit && last.c.SandboxID != a.ID) {
-		return
-	}
 	w := p.waits[a.Container]
 	if w == nil {
-		w = &patience{}
+		w = &patience{boot: t.w.boots}
 		p.waits[a.Container] = w
+	}
+	if last.c.SandboxID != a.ID {
+		w.vague = true // it may have been waited for before the sandbox was replaced
+	}
+	if kind == pod.KindEphemeral || (kind == pod.KindInit && last.c.SandboxID != a.ID) {
+		return
 	}
 	if w.charged == last || (!last.exit.known(t.w) && !last.running.known(t.w)) {
 		return
 	}
 	image := spec.Image
 	if last.c.Image != image || p.edited[a.Container] >= last.began {
-		*w = patience{charged: last} // another image starts with a clean slate (SWP-4)
+		*w = patience{charged: last, boot: t.w.boots, vague: p.edited[a.Container] >= last.began} // another image starts with a clean slate (SWP-4)
 		return
 	}
 	same := w.image == image && w.delay > 0 && last.ended-w.updated <= 10*time.Minute-time.Second
-	if t.w.lastStep > 0 && (t.w.lastStep >= last.began || w.boot != t.w.boots) {
-		// Neither clock tells how long ago that was; the agent may count anew.
-		*w = patience{boot: t.w.boots, charged: last}
+	if t.w.jumped(last.ended, max(last.seenEnd, last.ended)) || last.seenEnd == 0 || w.boot != t.w.boots && len(t.w.jumps) > 0 || p.intruded {
+		// No clock tells how long ago that was; the agent may count anew.
+		*w = patience{boot: t.w.boots, charged: last, vague: true}
 		return
 	}
 	if same && t.w.now-last.ended < w.delay-time.Second {
@@ -213,7 +219,10 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		next, since = min(2*w.delay, 300*time.Second), last.ended+w.delay
 	}
 	// The delay grows when it is over, which is before the image is there.
-	*w = patience{delay: next, updated: since, boot: t.w.boots, charged: last, image: image}
+	*w = patience{delay: next, updated: since, boot: t.w.boots, charged: last, image: image, vague: w.vague || (!same && w.delay > 0)}
+	if got := k.rec.Containers[a.Container].Backoff.Delay; !w.vague && got > w.delay && !p.unstarted[a.Container] {
+		t.w.violate("INV-14", "%s: the back-off of %s is %v after a restart that makes it %v", k.uid, a.Container, got, w.delay)
+	}
 }
 
 // endingContainer: INV-21 while the pod is to run, INV-5 and INV-9 while it ends.
@@ -270,12 +279,18 @@ func (t *truth) justified(k *worker, p *podTruth, a plan.Action, c *container) {
 		}
 	}
 	switch {
-	case spec == nil, spec.Image != c.Image:
+	case spec == nil, c.intruder:
 	case !ok, !newest.Ready, ready > 1, newest.ID != c.SandboxID:
 	case k.rec.RestartAll != nil:
 	case seen.State == pod.StateUnknown:
-	case c.run.failedVerdict:
 	case t.newerExists(k, c):
+	case spec.Image != c.Image:
+		if !t.w.machine.pulled[spec.Image] {
+			t.w.violate("Q-33", "%s: %v, and image %s was never pulled", k.uid, a, spec.Image)
+		}
+		c.run.ousted = true
+	case c.run.failedVerdict:
+		c.run.ousted = pod.RestartPolicy(&k.inWave.Spec, spec) != corev1.RestartPolicyNever
 	default:
 		t.w.violate("INV-21", "%s: %v, and it is as it should be", k.uid, a)
 	}

@@ -292,6 +292,7 @@ func (a *agent) adopt(key pod.Key, e *entry) bool {
 		a.endStray(uid)
 	}
 	uid := uids[0]
+	a.w.truth.of(uid).adopted = true
 	o := a.strays[uid]
 	identity, _ := o.Identity()
 	if !pod.SameHash(identity.Spec, pod.SpecHash(e.user)) {

@@ -95,8 +95,9 @@ func (c *chaos) strike() {
 		{2, c.stick},
 		{2, c.prune},
 		{4, c.crash},
-		{1, c.reboot},
-		{2, c.stepClock},
+		{2, c.reboot},
+		{4, c.stepClock},
+		{2, c.intrude},
 		{2, c.outage},
 		{1, c.fillDisk},
 		{6, c.edit},
@@ -162,6 +163,21 @@ func (c *chaos) stick() {
 	c.w.logf("%s cannot be killed until %v", x.ID, x.stuck)
 }
 
+// intrude makes a second instance of something: another program that talks to
+// the same runtime did it.
+func (c *chaos) intrude() {
+	w, m := c.w, c.w.machine
+	if len(m.sandboxes) == 0 || m.down {
+		return
+	}
+	box := pick(w, m.sandboxes)
+	if w.chance(0.4) {
+		m.intrudeSandbox(box)
+	} else if p := w.truth.of(box.UID).pod; box.Ready && p != nil && len(p.Spec.Containers) > 0 {
+		m.intrudeContainer(box, &p.Spec.Containers[w.rng.IntN(len(p.Spec.Containers))], p)
+	}
+}
+
 // prune removes dead containers that nobody asked to be removed.
 func (c *chaos) prune() {
 	for _, x := range slices.Clone(c.w.machine.containers) {
@@ -203,15 +219,19 @@ func (c *chaos) reboot() {
 	w.machine.reboot(w.chance(0.5))
 	w.boots++
 	w.booted = w.now
+	if w.chance(0.4) {
+		c.stepClock() // a machine whose clock forgot the time
+	}
 	w.truth.rebooted()
 	w.after(w.between(time.Second, 20*time.Second), w.startAgent)
 }
 
 func (c *chaos) stepClock() {
 	w := c.w
-	by := w.between(0, 6*time.Hour) - 3*time.Hour
+	most := pick(w, []time.Duration{30 * time.Second, 10 * time.Minute, 3 * time.Hour})
+	by := w.between(0, 2*most) - most
 	w.stepped += by
-	w.lastStep = w.now
+	w.jumps = append(w.jumps, w.now)
 	w.logf("the wall clock steps by %v", by)
 }
 

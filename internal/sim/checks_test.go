@@ -25,7 +25,7 @@ func (t *truth) check() {
 	type who struct{ uid, name string }
 	runs := map[who]*container{}
 	for _, c := range t.w.machine.containers {
-		if !c.alive {
+		if !c.alive || c.intruder {
 			continue
 		}
 		k := who{string(c.uid), c.Name}
@@ -48,9 +48,11 @@ func (t *truth) stopAsked(k *worker, req pod.StopRequest) {
 	}
 	grace = max(grace, 1)
 	t.stopBegins(k, grace, req.GraceSeconds != nil)
-	if k.rec.Stop == nil {
-		t.w.violate("INV-5", "%s took a stop request and has none", k.uid)
+	p := t.of(k.uid)
+	if p.grace > 0 && k.rec.Stop.GraceSeconds > p.grace {
+		t.w.violate("INV-5", "the grace of %s grew from %d s to %d s", k.uid, p.grace, k.rec.Stop.GraceSeconds)
 	}
+	p.grace = k.rec.Stop.GraceSeconds
 }
 
 func (t *truth) stopBegins(k *worker, grace int64, given bool) {
@@ -164,6 +166,8 @@ func (t *truth) overByItself(p *podTruth, rec pod.Record) {
 		case p.unstarted[c.Name]:
 		case len(runs) == 0:
 			t.w.violate("CPA-16", "%s is over, and %s never ran", p.uid, c.Name)
+		case runs[len(runs)-1].ousted && !p.intruded:
+			t.w.violate("CPA-11", "%s is over, and %s was stopped so that another one takes its place", p.uid, c.Name)
 		case !runs[len(runs)-1].over:
 			t.w.violate("CPA-16", "%s is over, and %s runs", p.uid, c.Name)
 		case pod.RestartPolicy(&p.pod.Spec, c) == corev1.RestartPolicyAlways && len(c.RestartPolicyRules) == 0:
@@ -179,7 +183,7 @@ func (t *truth) deadline(p *podTruth) {
 		t.w.violate("INV-28", "%s has no deadline and exceeded it", p.uid)
 	}
 	age := t.w.now - p.since
-	if t.w.lastStep > 0 && t.w.boots > 1 || p.adopted {
+	if len(t.w.jumps) > 0 && t.w.boots > 1 || p.adopted {
 		return // across boots there is only the wall clock, and that was wrong
 	}
 	if age < time.Duration(*limit)*time.Second-2*time.Second {

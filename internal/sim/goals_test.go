@@ -48,7 +48,7 @@ func (w *world) goals() {
 
 func (w *world) goal(k *worker) {
 	if d := k.pod.Spec.ActiveDeadlineSeconds; d != nil && !w.truth.of(k.uid).adopted && w.now-w.truth.of(k.uid).since > time.Duration(*d)*time.Second+10*time.Minute &&
-		w.lastStep == 0 && k.rec.Phase < pod.PhaseTerminated {
+		len(w.jumps) == 0 && k.rec.Phase < pod.PhaseTerminated {
 		w.violate("INV-28", "%s outlived its deadline", k.uid)
 	}
 	switch k.rec.Phase {
@@ -83,7 +83,7 @@ func (w *world) keptRunning(k *worker) {
 	if ready != 1 {
 		w.violate("INV-1", "%s has %d ready sandboxes after everything has settled:\n%v", k.uid, ready, k.newest)
 	}
-	if w.stillInitializing(k) {
+	if w.stillInitializing(k, box) {
 		return
 	}
 	for i := range k.pod.Spec.InitContainers {
@@ -95,7 +95,7 @@ func (w *world) keptRunning(k *worker) {
 	for i := range k.pod.Spec.Containers {
 		c := &k.pod.Spec.Containers[i]
 		runs := w.truth.of(k.uid).runsOf(c.Name)
-		if n := len(runs); n > 0 && runs[n-1].over && !pod.RestartsAfter(&k.pod.Spec, c, runs[n-1].code) {
+		if n := len(runs); n > 0 && runs[n-1].over && !runs[n-1].ousted && !pod.RestartsAfter(&k.pod.Spec, c, runs[n-1].code) {
 			continue // done for good
 		}
 		if cr := k.rec.Containers[c.Name]; cr.Exit != nil && !pod.RestartsAfter(&k.pod.Spec, c, cr.Exit.ExitCode) {
@@ -110,14 +110,14 @@ func (w *world) keptRunning(k *worker) {
 
 // stillInitializing accepts a pod whose init container runs for long or fails
 // again and again, as its program says.
-func (w *world) stillInitializing(k *worker) bool {
+func (w *world) stillInitializing(k *worker, box *sandbox) bool {
 	for i := range k.pod.Spec.InitContainers {
 		c := &k.pod.Spec.InitContainers[i]
 		last := stepOf(c, len(c.Args))
 		if pod.IsSidecar(c) || (!last.forever && last.code == 0) {
 			continue
 		}
-		if k.rec.Initialized.SandboxID == "" || k.rec.Containers[c.Name].Running != "" {
+		if k.rec.Initialized.SandboxID != box.ID || k.rec.Containers[c.Name].Running != "" {
 			w.up(k, c, nil)
 			return true
 		}
@@ -185,6 +185,11 @@ func (w *world) quiet(k *worker) {
 // endlessTruth checks that everything that runs belongs to somebody.
 func (w *world) endlessTruth() {
 	for _, c := range w.machine.containers {
+		for _, other := range w.machine.containers {
+			if c != other && c.alive && other.alive && c.uid == other.uid && c.Name == other.Name {
+				w.violate("INV-1", "%s and %s, both %s of %s, run after everything has settled", c.ID, other.ID, c.Name, c.uid)
+			}
+		}
 		if c.alive && w.agent.workers[c.uid] == nil {
 			w.violate("INV-22", "%s of %s runs and belongs to nobody", c.ID, c.uid)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"nodelet.dev/nodelet/internal/pod"
@@ -107,7 +108,7 @@ func (m *machine) pullImage(s *scope, uid types.UID, image string, reply func(re
 				finish(pod.Errorf(pod.ClassUnavailable, "RegistryUnavailable", "cannot pull image %s: the registry is away", image))
 				return
 			}
-			m.present[image] = true
+			m.present[image], m.pulled[image] = true, true
 			finish(nil)
 		},
 		reply: func(err error) { reply("ref-"+image, err) },
@@ -220,4 +221,46 @@ func (m *machine) reboot(loseRecords bool) {
 			m.dropSandbox(s)
 		}
 	}
+}
+
+// intrudeSandbox makes another ready sandbox of a pod.
+func (m *machine) intrudeSandbox(like *sandbox) {
+	one := &sandbox{name: like.name + "'", Sandbox: like.Sandbox}
+	one.ID, one.Ready, one.CreatedAt, one.IPs = m.id("s"), true, m.w.wall(), nil
+	if m.names[one.name] != "" {
+		return
+	}
+	if m.w.chance(0.5) {
+		one.Attempt++
+	}
+	if !one.HostNetwork {
+		one.IPs = []string{fmt.Sprintf("10.0.%d.%d", m.ids/250, m.ids%250)}
+	}
+	m.names[one.name] = one.ID
+	m.sandboxes = append(m.sandboxes, one)
+	m.w.logf("somebody makes sandbox %s (attempt %d) of %s", one.ID, one.Attempt, one.UID)
+	m.w.truth.faulted(one.UID, 0)
+	m.hint(one.UID)
+}
+
+// intrudeContainer starts another instance of a container under a free number.
+func (m *machine) intrudeContainer(box *sandbox, spec *corev1.Container, p *corev1.Pod) {
+	if len(spec.Args) == 0 {
+		return // of a pod that was made up from labels
+	}
+	attempt := uint32(m.w.rng.IntN(4))
+	name := fmt.Sprintf("%s_%s_%d", box.UID, spec.Name, attempt)
+	if m.names[name] != "" {
+		return
+	}
+	one := &container{uid: box.UID, name: name, spec: spec, key: pod.KeyOf(p), intruder: true, Container: pod.Container{
+		ID: m.id("c"), SandboxID: box.ID, Name: spec.Name, Kind: pod.KindNormal, Attempt: attempt, State: pod.StateCreated,
+		Image: spec.Image, ImageID: "sha256:" + spec.Image, Hash: pod.ContainerHash(spec), CreatedAt: m.w.wall(),
+	}}
+	m.names[name] = one.ID
+	m.containers = append(m.containers, one)
+	m.w.logf("somebody makes %s, attempt %d of %s of %s", one.ID, attempt, spec.Name, box.UID)
+	m.w.truth.faulted(box.UID, 0)
+	m.w.truth.intruded(one)
+	m.begin(one)
 }

@@ -20,6 +20,7 @@ type machine struct {
 	names      map[string]string // reserved by name; the value is who holds it
 	starts     map[string]int    // runs so far, by UID and container name
 	present    map[string]bool   // images
+	pulled     map[string]bool   // images that were present once
 	ids        int
 	down       bool
 	calls      []*call
@@ -43,6 +44,8 @@ type container struct {
 	life  int // counts starts and ends, so that timers of another life are void
 	run   *run
 	key   pod.Key
+	// intruder says that somebody else made it.
+	intruder bool
 }
 
 func (m *machine) id(prefix string) string {

@@ -30,6 +30,8 @@ type podTruth struct {
 
 	since    moment // when its worker was started first
 	adopted  bool   // its record was lost
+	intruded bool   // somebody else made instances of it
+	grace    int64  // of the stop request, as the worker has it
 	stop     *stopTruth
 	kept     *stopTruth // the one that is on the disk
 	round    int        // restarts of all containers so far
@@ -66,6 +68,7 @@ type run struct {
 	listed         bool
 	seenEnd        moment // when an agent first saw the end
 	failedVerdict  bool
+	ousted         bool // it was stopped so that another one takes its place
 	startupVerdict bool
 }
 
@@ -82,6 +85,7 @@ type patience struct {
 	boot    int
 	charged *run
 	image   string
+	vague   bool // the agent's own count may be another one
 }
 
 func newTruth(w *world) *truth { return &truth{w: w, pods: map[types.UID]*podTruth{}} }
@@ -168,6 +172,17 @@ func (t *truth) created(c *container) {
 	t.dirty = true
 }
 
+// intruded notes an instance that somebody else made: what it does to the order
+// of things is not the agent's doing.
+func (t *truth) intruded(c *container) {
+	p := t.of(c.uid)
+	p.intruded = true
+	if p.made[c.Name] == nil {
+		p.made[c.Name] = map[uint32]*knowledge{}
+	}
+	p.made[c.Name][c.Attempt] = &knowledge{}
+}
+
 func (t *truth) started(c *container) {
 	p := t.of(c.uid)
 	c.run = &run{c: c, round: p.round, began: t.w.now, listed: true}
@@ -243,6 +258,15 @@ func (t *truth) agentDied() {
 			kept := *p.kept
 			p.stop = &kept
 		}
+		p.grace = 0
+		for _, r := range p.runs {
+			if !r.exit.disk {
+				r.seenEnd = 0
+			}
+			if !r.replaced.disk {
+				r.ousted = false
+			}
+		}
 		p.counts = map[string]int32{}
 		for name, cr := range p.record.Containers {
 			if cr.Attempts > 0 {
@@ -266,7 +290,7 @@ func (t *truth) stateLost() {
 			}
 		}
 		for _, r := range p.runs {
-			r.running, r.exit = knowledge{}, knowledge{}
+			r.running, r.exit, r.ousted, r.seenEnd = knowledge{}, knowledge{}, false, 0
 		}
 	}
 }
@@ -281,7 +305,7 @@ func (t *truth) finished(k *worker) {
 			t.w.violate("PW-2", "%s is finished while %s runs", k.uid, c.ID)
 		}
 	}
-	p.record, p.counts = pod.Record{}, map[string]int32{}
+	p.record, p.counts, p.grace = pod.Record{}, map[string]int32{}, 0
 	p.stop, p.kept, p.shown = nil, nil, "" // all is forgotten; what lands late is ended as a stray
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,10 +25,10 @@ type world struct {
 	events eventHeap
 	steps  int
 
-	stepped  time.Duration // the wall clock's distance from where it started
-	lastStep moment        // when it stepped last
-	boots    int
-	booted   moment
+	stepped time.Duration // the wall clock's distance from where it started
+	jumps   []moment      // when it stepped
+	boots   int
+	booted  moment
 
 	machine *machine
 	disk    *disk
@@ -45,7 +46,7 @@ type violation struct{ text string }
 
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, generatorVersion)), boots: 1} //nolint:gosec // a history has to be repeatable
-	w.machine = &machine{w: w, names: map[string]string{}, starts: map[string]int{}, present: map[string]bool{}}
+	w.machine = &machine{w: w, names: map[string]string{}, starts: map[string]int{}, present: map[string]bool{}, pulled: map[string]bool{}}
 	w.disk = &disk{w: w, instances: map[string]stored{}}
 	w.user = &user{w: w, wanted: map[pod.Key]*manifest{}}
 	w.truth = newTruth(w)
@@ -79,6 +80,11 @@ func (w *world) stamp() pod.Stamp {
 }
 
 func (w *world) wall() time.Time { return epoch.Add(w.now + w.stepped) }
+
+// jumped says whether the wall clock stepped between two moments.
+func (w *world) jumped(from, to moment) bool {
+	return slices.ContainsFunc(w.jumps, func(at moment) bool { return from <= at && at <= to })
+}
 
 // steady stands in for the monotonic reading of observations.
 func (w *world) steady() time.Time { return epoch.Add(w.now) }
