@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"nodelet.dev/nodelet/internal/apis"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/source"
 	"nodelet.dev/nodelet/podworkers"
@@ -201,6 +202,7 @@ func (d *desired) settle(key pod.Key, e *entry) {
 func (d *desired) change(e *entry) {
 	c := e.current
 	class := source.Classify(c.user, e.user)
+	klog.V(2).InfoS("A pod changed", "pod", klog.KObj(c.pod), "class", class)
 	switch class {
 	case source.None:
 		if pod.Origin(c.user) == pod.Origin(e.user) {
@@ -223,6 +225,7 @@ func (d *desired) change(e *entry) {
 		d.a.event(c.pod, "", corev1.EventTypeNormal, "InPlaceUpdate", "Container images changed; the containers are swapped in place")
 	}
 	c.box.PutPod(c.pod)
+	d.notes(c.user, c.pod)
 }
 
 // start stores an instance and starts its worker. user is the version that the
@@ -239,6 +242,15 @@ func (d *desired) start(e *entry, user, p *corev1.Pod, rec pod.Record) {
 		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(p))
 	}
 	d.run(e, user, p, rec)
+	d.notes(user, p)
+}
+
+// notes tells which fields of a pod can make no difference here: none is
+// ignored in silence.
+func (d *desired) notes(user, p *corev1.Pod) {
+	for _, note := range apis.WithoutEffect(user) {
+		d.a.event(p, "", corev1.EventTypeNormal, "WithoutEffect", note)
+	}
 }
 
 // run starts the worker of an instance that is stored already.
