@@ -21,6 +21,8 @@ const (
 	bufconnSize = 1 << 20
 	// messageSize is what CRI clients and containerd use.
 	messageSize = 16 << 20
+	// greetingTimeout is how long a new connection may be silent.
+	greetingTimeout = 5 * time.Second
 )
 
 // Server is a CRI runtime in memory. Its methods may be called from any goroutine.
@@ -154,7 +156,9 @@ func (s *Server) open(e *endpoint) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(messageSize), grpc.MaxSendMsgSize(messageSize))
+	// A client that was killed while it connected may leave a connection that
+	// somebody else holds open; Stop waits for its greeting.
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(messageSize), grpc.MaxSendMsgSize(messageSize), grpc.ConnectionTimeout(greetingTimeout))
 	s.Register(server)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,13 +254,16 @@ func (s *Server) Close() {
 	}
 	s.shut = true
 	close(s.closed)
+	s.mu.Unlock()
+	// Clients go first: one that lives would start again what ends.
+	s.Crash()
+	s.mu.Lock()
 	for _, c := range s.containers {
 		if c.process != nil {
 			c.process.kill()
 		}
 	}
 	s.mu.Unlock()
-	s.Crash()
 	s.tasks.Wait()
 }
 
