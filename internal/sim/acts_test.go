@@ -61,7 +61,7 @@ func (t *truth) sandboxExisted(k *worker, a plan.Action) {
 func (t *truth) creatingSandbox(k *worker, p *podTruth) {
 	for _, c := range t.w.machine.containers {
 		switch {
-		case !c.alive:
+		case !c.alive, c.intruder:
 		case c.uid == k.uid:
 			t.w.violate("INV-17", "a new sandbox for %s while %s runs", k.uid, c.ID)
 		case c.key == p.key:
@@ -99,7 +99,9 @@ func (t *truth) creatingContainer(k *worker, p *podTruth, a plan.Action) {
 		if !r.over {
 			t.w.violate("INV-1", "%s: %v while %s runs", k.uid, a, r.c.ID)
 		}
-		t.runsOnce(k, p, spec, kind, a, r)
+	}
+	if n := len(runs); n > 0 {
+		t.runsOnce(k, p, spec, kind, a, runs[n-1]) // those before it were judged then
 	}
 	if kind == pod.KindEphemeral && len(runs) > 0 && t.exitKnown(runs[len(runs)-1]) {
 		t.w.violate("CPA-8", "%s: %v a second time", k.uid, a)
@@ -113,7 +115,7 @@ func (t *truth) creatingContainer(k *worker, p *podTruth, a plan.Action) {
 // runsOnce: INV-7. A run that ended in a way that its policy accepts is not
 // followed by another one, unless something replaced it.
 func (t *truth) runsOnce(k *worker, p *podTruth, spec *corev1.Container, kind pod.Kind, a plan.Action, r *run) {
-	if r.c.intruder || r.round != p.round || r.replaced.known(t.w) || kind == pod.KindSidecar || kind == pod.KindEphemeral {
+	if p.intruded || r.round != p.round || r.replaced.known(t.w) || kind == pod.KindSidecar || kind == pod.KindEphemeral {
 		return
 	}
 	known := t.exitKnown(r)
@@ -192,17 +194,21 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		p.waits[a.Container] = w
 	}
 	if last.c.SandboxID != a.ID {
-		w.vague = true // it may have been waited for before the sandbox was replaced
+		w.more = true // it may have been waited for before the sandbox was replaced
 	}
 	if kind == pod.KindEphemeral || (kind == pod.KindInit && last.c.SandboxID != a.ID) {
 		return
 	}
-	if w.charged == last || (!last.exit.known(t.w) && !last.running.known(t.w)) {
+	if w.charged == last {
+		return
+	}
+	if !last.exit.known(t.w) && !last.running.known(t.w) {
+		w.vague = true
 		return
 	}
 	image := spec.Image
 	if last.c.Image != image || p.edited[a.Container] >= last.began {
-		*w = patience{charged: last, boot: t.w.boots, vague: p.edited[a.Container] >= last.began} // another image starts with a clean slate (SWP-4)
+		*w = patience{charged: last, boot: t.w.boots, vague: !last.ousted || p.edited[a.Container] >= last.began} // another image starts with a clean slate (SWP-4)
 		return
 	}
 	same := w.image == image && w.delay > 0 && last.ended-w.updated <= 10*time.Minute-time.Second
@@ -211,7 +217,7 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		*w = patience{boot: t.w.boots, charged: last, vague: true}
 		return
 	}
-	if same && t.w.now-last.ended < w.delay-time.Second {
+	if same && !w.vague && t.w.now-last.ended < w.delay-time.Second {
 		t.w.violate("INV-14", "%s: %v %v after the end of %s, and its back-off is %v", k.uid, a, t.w.now-last.ended, last.c.ID, w.delay)
 	}
 	next, since := 10*time.Second, last.ended
@@ -219,8 +225,11 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		next, since = min(2*w.delay, 300*time.Second), last.ended+w.delay
 	}
 	// The delay grows when it is over, which is before the image is there.
-	*w = patience{delay: next, updated: since, boot: t.w.boots, charged: last, image: image, vague: w.vague || (!same && w.delay > 0)}
-	if got := k.rec.Containers[a.Container].Backoff.Delay; !w.vague && got > w.delay && !p.unstarted[a.Container] {
+	*w = patience{
+		delay: next, updated: since, boot: t.w.boots, charged: last, image: image,
+		vague: w.vague, more: w.more || (!same && w.delay > 0),
+	}
+	if got := k.rec.Containers[a.Container].Backoff.Delay; !w.vague && !w.more && got > w.delay && !p.unstarted[a.Container] {
 		t.w.violate("INV-14", "%s: the back-off of %s is %v after a restart that makes it %v", k.uid, a.Container, got, w.delay)
 	}
 }

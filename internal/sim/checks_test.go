@@ -149,6 +149,9 @@ func (t *truth) overByItself(p *podTruth, rec pod.Record) {
 		t.deadline(p)
 		return
 	}
+	if p.intruded {
+		return // what others made and ended counts as well
+	}
 	for i := range p.pod.Spec.InitContainers {
 		c := &p.pod.Spec.InitContainers[i]
 		runs := p.runsOf(c.Name)
@@ -254,6 +257,9 @@ func (t *truth) published(k *worker, st *corev1.PodStatus) {
 	}
 	if status.Terminal(st.Phase) {
 		for _, c := range t.alive(k.uid) {
+			if c.intruder {
+				continue
+			}
 			t.w.violate("INV-2", "%s is %s while %s runs", k.uid, st.Phase, c.ID)
 		}
 		p.shown = st.Phase
@@ -290,7 +296,7 @@ func (t *truth) containerStatus(p *podTruth, st *corev1.PodStatus, s *corev1.Con
 			}
 		}
 	}
-	if st.Phase != corev1.PodSucceeded || pod.KindOf(&p.pod.Spec, s.Name) != pod.KindNormal {
+	if p.intruded || st.Phase != corev1.PodSucceeded || pod.KindOf(&p.pod.Spec, s.Name) != pod.KindNormal {
 		return
 	}
 	for _, r := range runs {

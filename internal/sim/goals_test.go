@@ -101,7 +101,9 @@ func (w *world) keptRunning(k *worker) {
 		if cr := k.rec.Containers[c.Name]; cr.Exit != nil && !pod.RestartsAfter(&k.pod.Spec, c, cr.Exit.ExitCode) {
 			continue // lost for good
 		}
-		w.up(k, c, box)
+		if !w.truth.of(k.uid).intruded {
+			w.up(k, c, box)
+		}
 	}
 	if k.wave == nil && len(k.pulls) == 0 {
 		w.quiet(k)

@@ -96,6 +96,12 @@ func (a *agent) relist() {
 	for _, e := range pleg.Diff(a.last, now) {
 		a.hinted(e.UID)
 	}
+	// What belongs to no worker may have been reported to one that was about to go.
+	for _, uid := range sortedKeys(now) {
+		if a.workers[uid] == nil {
+			a.seen(uid, now[uid])
+		}
+	}
 	// A worker may know more than the PLEG has ever seen: what it saw appear may
 	// be gone again before the next listing.
 	for _, uid := range sortedKeys(a.workers) {

@@ -86,6 +86,7 @@ type patience struct {
 	charged *run
 	image   string
 	vague   bool // the agent's own count may be another one
+	more    bool // it may be higher
 }
 
 func newTruth(w *world) *truth { return &truth{w: w, pods: map[types.UID]*podTruth{}} }
@@ -309,11 +310,12 @@ func (t *truth) finished(k *worker) {
 	p.stop, p.kept, p.shown = nil, nil, "" // all is forgotten; what lands late is ended as a stray
 }
 
-// runsOf returns the runs of a container, oldest first.
+// runsOf returns the runs of a container, oldest first, without those that
+// somebody else made and that are over.
 func (p *podTruth) runsOf(name string) []*run {
 	var list []*run
 	for _, r := range p.runs {
-		if r.c.Name == name {
+		if r.c.Name == name && (!r.c.intruder || !r.over) {
 			list = append(list, r)
 		}
 	}
