@@ -104,7 +104,7 @@ func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time
 	}
 	for _, s := range st.Sources {
 		if s.Delivered {
-			fmt.Fprintf(w, "source   %s %s: %d pods\n", s.Name, s.Origin, s.Pods)
+			fmt.Fprintf(w, "source   %s %s: %s\n", s.Name, s.Origin, count(s.Pods, "pod"))
 		} else {
 			fmt.Fprintf(w, "source   %s %s: has not delivered yet\n", s.Name, s.Origin)
 		}
@@ -128,4 +128,11 @@ func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time
 		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\n", pods[i].Namespace, pods[i].Name, row.Ready, row.Total, row.Status, row.Restarts, age, row.Why)
 	}
 	return table.Flush()
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

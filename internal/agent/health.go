@@ -78,8 +78,8 @@ func (a *Agent) checkSources() error {
 	return nil
 }
 
-// checkPods names pods whose records cannot be stored, or whose runtime calls
-// hang: a slow pod is a fault of its own and not of the node.
+// checkPods names the pod whose calls to the runtime hang: that is a fault of its
+// own, which holds up no other pod (INV-23).
 func (a *Agent) checkPods() error {
 	h := a.pleg.Health()
 	if h.Slow != "" && time.Since(h.SlowSince) > a.cfg.RuntimeRequestTimeout.Duration/2 {

@@ -13,6 +13,9 @@ import (
 const (
 	retryInitial = time.Second
 	retryMax     = 30 * time.Second
+	// What another pod holds is asked for often: it costs no call, and nobody
+	// tells when it is free.
+	conflictMax = 2 * time.Second
 )
 
 // triesBeforeNewAttempt is how often a reserved name is tried again before its
@@ -122,7 +125,11 @@ func failed(old *pod.Failure, r Result, reason, key string, now pod.Stamp) *pod.
 	}
 	f.Reason = pod.ReasonOf(r.Err, reason)
 	f.Message = r.Err.Error()
-	f.Until = now.Add(retryAfter(f.Count, retryInitial, retryMax))
+	longest := retryMax
+	if f.Class == pod.ClassConflict {
+		longest = conflictMax
+	}
+	f.Until = now.Add(retryAfter(f.Count, retryInitial, longest))
 	return &f
 }
 

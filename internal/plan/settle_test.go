@@ -1,52 +1,28 @@
-package plan_test
+package plan
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
 )
 
-func settle(rec pod.Record, results ...plan.Result) pod.Record {
-	return plan.Settle(rec, results, plan.DefaultLimits(), pod.Stamp{Wall: start(), BootID: "boot1"})
-}
-
-// TestSettleChangesNothingInPlace holds that records are values.
-func TestSettleChangesNothingInPlace(t *testing.T) {
-	before := pod.Record{
-		Sandbox:    pod.SandboxRecord{Stopped: append(make([]string, 0, 8), "s0")},
-		Containers: map[string]pod.ContainerRecord{"web": {Attempts: 1}},
+// TestWaitAfterFailures: what another pod holds is asked for every two seconds
+// at the latest, since nobody tells when it is free; other failures wait longer.
+func TestWaitAfterFailures(t *testing.T) {
+	now := pod.Stamp{Wall: time.Unix(1000, 0), Boot: time.Hour, BootID: "b"}
+	for class, longest := range map[pod.Class]time.Duration{
+		pod.ClassConflict:    2 * time.Second,
+		pod.ClassUnknown:     30 * time.Second,
+		pod.ClassUnavailable: time.Second, // it does not add up
+	} {
+		var rec pod.Record
+		result := Result{Action: Action{Op: OpCreateSandbox}, Err: pod.Errorf(class, "", "cannot")}
+		for range 10 {
+			rec = Settle(rec, []Result{result}, DefaultLimits(), now)
+		}
+		require.Equal(t, longest, rec.Sandbox.Failure.Until.Until(now), class)
 	}
-	after := settle(before,
-		plan.Result{Action: plan.Action{Op: plan.OpStartContainer, Container: "web", ID: "web-0"}, Err: pod.Errorf(pod.ClassInvalid, "", "cannot")},
-		plan.Result{Action: plan.Action{Op: plan.OpStopSandbox, ID: "s1"}})
-	other := settle(before, plan.Result{Action: plan.Action{Op: plan.OpStopSandbox, ID: "s2"}})
-	require.Nil(t, before.Containers["web"].Failure)
-	require.NotNil(t, after.Containers["web"].Failure)
-	require.Equal(t, []string{"s0"}, before.Sandbox.Stopped)
-	require.Equal(t, []string{"s0", "s1"}, after.Sandbox.Stopped)
-	require.Equal(t, []string{"s0", "s2"}, other.Sandbox.Stopped)
-}
-
-// TestStoppedSandboxes holds that the list stays as short as it can be.
-func TestStoppedSandboxes(t *testing.T) {
-	stop := plan.Result{Action: plan.Action{Op: plan.OpStopSandbox, ID: "s0"}}
-	require.Equal(t, []string{"s0"}, settle(pod.Record{}, stop, stop).Sandbox.Stopped)
-	require.Empty(t, settle(pod.Record{}, plan.Result{Action: plan.Action{Op: plan.OpRemoveSandbox, ID: "s0"}}).Sandbox.Stopped)
-	stop.Err = pod.Errorf(pod.ClassUnknown, "", "cannot")
-	require.Empty(t, settle(pod.Record{}, stop).Sandbox.Stopped)
-}
-
-// TestOpText names every operation (R29), and one beyond.
-func TestOpText(t *testing.T) {
-	var got []string
-	for op := plan.Op(0); op <= plan.OpPullImage+1; op++ {
-		got = append(got, op.String())
-	}
-	require.Equal(t, []string{
-		"none", "set-up-volumes", "create-sandbox", "create-container", "start-container", "stop-container",
-		"kill-container", "remove-container", "stop-sandbox", "remove-sandbox", "tear-down-volumes", "pull-image", "op(12)",
-	}, got)
 }
