@@ -212,7 +212,7 @@ func (t *truth) patient(k *worker, p *podTruth, spec *corev1.Container, kind pod
 		return
 	}
 	same := w.image == image && w.delay > 0 && last.ended-w.updated <= 10*time.Minute-time.Second
-	if t.w.jumped(last.ended, max(last.seenEnd, last.ended)) || last.seenEnd == 0 || w.boot != t.w.boots && len(t.w.jumps) > 0 || p.intruded {
+	if t.w.jumped(last.ended, max(last.seenEnd, last.ended)) || last.seenEnd == 0 || (w.boot != t.w.boots || last.boot != t.w.boots) && len(t.w.jumps) > 0 || p.intruded {
 		// No clock tells how long ago that was; the agent may count anew.
 		*w = patience{boot: t.w.boots, charged: last, vague: true}
 		return

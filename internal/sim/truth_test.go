@@ -63,6 +63,7 @@ type run struct {
 	began, ended   moment
 	over, itself   bool
 	code           int32
+	boot           int // in which it ended
 	running, exit  knowledge // who knows that it runs, and how it ended
 	replaced       knowledge // who decided that another takes its place
 	listed         bool
@@ -194,7 +195,7 @@ func (t *truth) started(c *container) {
 }
 
 func (t *truth) ended(c *container) {
-	c.run.over, c.run.ended, c.run.code = true, t.w.now, c.ExitCode
+	c.run.over, c.run.ended, c.run.code, c.run.boot = true, t.w.now, c.ExitCode, t.w.boots
 	if c.run.code == 0 && c.Reason == "OOMKilled" {
 		c.run.code = 137
 	}
