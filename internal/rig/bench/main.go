@@ -30,9 +30,9 @@ func main() {
 	var o options
 	flag.StringVar(&o.nodelet, "nodelet", "bin/nodelet", "the binary to measure")
 	flag.StringVar(&o.flavor, "flavor", string(rig.V2), "containerd to measure on: debian or v2")
-	flag.IntVar(&o.rounds, "rounds", 15, "single pods of each kind")
-	flag.IntVar(&o.burst, "burst", 50, "pods at once")
-	flag.IntVar(&o.many, "many", 100, "pods for the idle figures")
+	flag.IntVar(&o.rounds, "rounds", 15, "single pods of each kind; 0 for none")
+	flag.IntVar(&o.burst, "burst", 50, "pods at once; 0 for none")
+	flag.IntVar(&o.many, "many", 100, "pods for the idle figures; 0 for none")
 	flag.IntVar(&o.idle, "idle", 30, "seconds to watch an idle agent")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,7 +84,16 @@ func (b *bench) all(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("| measure | raw | nodelet | ratio | goal |\n|---|---|---|---|---|\n")
-	steps := []func(context.Context) error{b.memoryIdle, b.single, b.restart, b.burst, b.idle}
+	steps := []func(context.Context) error{b.memoryIdle}
+	if b.o.rounds > 0 {
+		steps = append(steps, b.single, b.restart)
+	}
+	if b.o.burst > 0 {
+		steps = append(steps, b.burst)
+	}
+	if b.o.many > 0 {
+		steps = append(steps, b.idle)
+	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
