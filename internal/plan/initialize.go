@@ -53,11 +53,12 @@ func (b *builder) initialized() bool {
 
 // progress returns the index of the last init container of which anything is
 // known in the active sandbox, from the runtime or from the record; what comes
-// before it is behind us (INI-3, INV-7).
+// before it is behind us (INI-3, INV-7). One that never ran is no sign: a request
+// from before a restart of all containers may land at any time.
 func (b *builder) progress() int {
 	for i := len(b.Pod.Spec.InitContainers) - 1; i > 0; i-- {
 		name := b.Pod.Spec.InitContainers[i].Name
-		if _, seen := b.Observed.LatestIn(b.active.ID, name); seen {
+		if inst, seen := b.Observed.LatestIn(b.active.ID, name); seen && inst.State != pod.StateCreated {
 			return i
 		}
 		if e := b.rec.Container(name).Exit; e != nil && e.SandboxID == b.active.ID {

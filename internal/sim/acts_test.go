@@ -293,7 +293,7 @@ func (t *truth) justified(k *worker, p *podTruth, a plan.Action, c *container) {
 	case k.rec.RestartAll != nil:
 	case seen.State == pod.StateUnknown:
 	case t.newerExists(k, c):
-	case spec.Image != c.Image:
+	case !pod.SameHash(c.Hash, pod.ContainerHash(spec)):
 		if !t.w.machine.pulled[spec.Image] {
 			t.w.violate("Q-33", "%s: %v, and image %s was never pulled", k.uid, a, spec.Image)
 		}

@@ -166,7 +166,7 @@ func (t *truth) overByItself(p *podTruth, rec pod.Record) {
 		c := &p.pod.Spec.Containers[i]
 		runs := p.runsOf(c.Name)
 		switch {
-		case p.unstarted[c.Name]:
+		case p.refused[c.Name]:
 		case len(runs) == 0:
 			t.w.violate("CPA-16", "%s is over, and %s never ran", p.uid, c.Name)
 		case runs[len(runs)-1].ousted && !p.intruded:

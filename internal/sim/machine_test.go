@@ -164,6 +164,7 @@ func (m *machine) startContainer(s *scope, uid types.UID, id string, reply func(
 			if m.w.chaos.startFails() {
 				// As a command that is not there: the instance ends at once.
 				m.never(c)
+				m.w.truth.of(c.uid).refused[c.Name] = true
 				finish(callError(pod.ClassUnknown, "start container "+id+": no such file"))
 				return
 			}

@@ -9,7 +9,7 @@ import (
 // A seed is worth something only if it gives the same history each time.
 func TestHistoryRepeats(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range uint64(3) {
 		_, first := history(seed)
 		_, second := history(seed)
 		require.Equal(t, first.lines, second.lines, "seed %d", seed)

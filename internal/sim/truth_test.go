@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -33,18 +34,21 @@ type podTruth struct {
 	intruded bool   // somebody else made instances of it
 	grace    int64  // of the stop request, as the worker has it
 	stop     *stopTruth
-	kept     *stopTruth // the one that is on the disk
-	round    int        // restarts of all containers so far
+	round    int // restarts of all containers so far
 	triggers map[string]int
+	kept     *stopTruth      // the stop request that is on the disk
+	rounds   int             // restarts of all containers that are on the disk
 	shown    corev1.PodPhase // a terminal phase that was published
 	counts   map[string]int32
 	record   pod.Record // as it is on the disk
 	waits    map[string]*patience
 	// unstarted are containers of which an instance could not be started.
 	unstarted map[string]bool
-	images    map[string]string // that plans were made for
-	edited    map[string]moment // when they changed
-	trouble   moment            // until when faults can have an effect on it
+	// refused are those of which the runtime said so.
+	refused map[string]bool
+	images  map[string]string // that plans were made for
+	edited  map[string]moment // when they changed
+	trouble moment            // until when faults can have an effect on it
 }
 
 // knowledge says who knows of something: an agent process, or the disk.
@@ -63,7 +67,7 @@ type run struct {
 	began, ended   moment
 	over, itself   bool
 	code           int32
-	boot           int // in which it ended
+	boot           int       // in which it ended
 	running, exit  knowledge // who knows that it runs, and how it ended
 	replaced       knowledge // who decided that another takes its place
 	listed         bool
@@ -97,7 +101,7 @@ func (t *truth) of(uid types.UID) *podTruth {
 	if p == nil {
 		p = &podTruth{
 			uid: uid, made: map[string]map[uint32]*knowledge{}, triggers: map[string]int{}, counts: map[string]int32{},
-			waits: map[string]*patience{}, unstarted: map[string]bool{}, images: map[string]string{}, edited: map[string]moment{}, since: t.w.now,
+			waits: map[string]*patience{}, unstarted: map[string]bool{}, refused: map[string]bool{}, images: map[string]string{}, edited: map[string]moment{}, since: t.w.now,
 		}
 		t.pods[uid] = p
 		t.order = append(t.order, uid)
@@ -138,6 +142,9 @@ func (t *truth) durable(uid types.UID, rec pod.Record) {
 	if rec.Stop != nil && p.stop != nil {
 		kept := *p.stop
 		p.kept = &kept
+	}
+	if r := rec.RestartAll; r != nil {
+		p.rounds = max(p.rounds, p.triggers[r.TriggerID]+1)
 	}
 	for name, cr := range rec.Containers {
 		for attempt, k := range p.made[name] {
@@ -260,7 +267,8 @@ func (t *truth) agentDied() {
 			kept := *p.kept
 			p.stop = &kept
 		}
-		p.grace = 0
+		p.grace, p.round = 0, p.rounds
+		maps.DeleteFunc(p.triggers, func(_ string, round int) bool { return round >= p.rounds })
 		for _, r := range p.runs {
 			if !r.exit.disk {
 				r.seenEnd = 0
