@@ -293,7 +293,7 @@ func (t *truth) stateLost() {
 		p.stop, p.kept, p.shown, p.record = nil, nil, "", pod.Record{}
 		p.counts = map[string]int32{}
 		p.waits = map[string]*patience{}
-		p.adopted = true
+		p.adopted, p.triggers = true, map[string]int{}
 		for _, byAttempt := range p.made {
 			for _, k := range byAttempt {
 				*k = knowledge{}
