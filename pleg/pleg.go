@@ -52,7 +52,7 @@ func Defaults() Options {
 // its CRI service has the new state, so an urgent hint that shows no change is
 // followed up a few times.
 const (
-	lazy          = time.Second
+	lazy          = 100 * time.Millisecond
 	followUpMin   = 5 * time.Millisecond
 	followUps     = 6
 	streamRetry   = time.Second

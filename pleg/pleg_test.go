@@ -120,7 +120,7 @@ func TestHint(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(g, before, g.inspected("a"), "it waits a moment for more")
-		time.Sleep(time.Second)
+		time.Sleep(100 * time.Millisecond)
 		require.Equal(g, changes{"a": {"a web started"}}, g.take())
 		require.Equal(g, before+1, g.inspected("a"))
 		require.Equal(g, lists, g.listed())

@@ -287,7 +287,9 @@ func (w *worker) waveDone(r waveResult) {
 	}
 	w.inspectFailures = 0
 	w.notBefore = time.Time{}
-	w.observed = r.observed
+	if !r.observed.TakenAt.Before(w.observed.TakenAt) {
+		w.observed = r.observed // else somebody told of something newer meanwhile
+	}
 }
 
 // withMessages adds what dead containers left in their message files.

@@ -243,7 +243,7 @@ func missingRuntime(t *testing.T, bin string) {
 	n.eventually("ready", func() bool { code, text := n.ask("/readyz"); return code == http.StatusOK && text == "ok" })
 	out = n.output("status")
 	require.Contains(t, out, "events from cri")
-	require.Contains(t, out, "source   file "+n.manifests+": 1 pods")
+	require.Contains(t, out, "source   file "+n.manifests+": 1 pod\n")
 }
 
 // hangingRuntime: a runtime that accepts calls and never answers is told as

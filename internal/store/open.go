@@ -74,6 +74,10 @@ func OpenOrSalvage(path string, now time.Time) (*Store, *Salvage, error) {
 	return s, &Salvage{MovedTo: aside, Cause: damage}, err
 }
 
+// lockPatience is how long a lock is waited for whose holder is dead: a process
+// that it was about to start may have a copy of the file for a moment.
+const lockPatience = 5 * time.Second
+
 // takeLock holds the lock file beside the state. It carries the process ID, so
 // that a second instance can say who is in its way.
 func takeLock(path string) (*os.File, error) {
@@ -82,26 +86,49 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer func() { _ = lock.Close() }()
+	deadline := time.Now().Add(lockPatience)
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("cannot lock %s: %w", name, err)
+			return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", name, err), lock.Close())
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, &LockedError{Path: path}
+		pid := holder(name)
+		if pid == 0 || alive(pid) || time.Now().After(deadline) {
+			return nil, errors.Join(&LockedError{Path: path, PID: pid}, lock.Close())
 		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			pid = 0 // the other one has not written it yet
-		}
-		return nil, &LockedError{Path: path, PID: pid}
+		time.Sleep(10 * time.Millisecond)
 	}
 	// The process ID only informs; on a full disk the lock counts without it.
 	if err := lock.Truncate(0); err == nil {
 		_, _ = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return lock, nil
+}
+
+// holder returns the process ID in the lock file, 0 when it is not there yet.
+func holder(name string) int {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// alive reports whether a process exists and is not a zombie.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, ok := strings.Cut(string(text), ") ")
+	return ok && !strings.HasPrefix(rest, "Z")
 }
 
 // openFile opens and checks the file. bbolt panics, or faults on memory that is
