@@ -2,6 +2,7 @@ package pleg
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,15 +22,23 @@ type Change struct {
 type Changes struct {
 	wake chan struct{} // one token
 
-	mu  sync.Mutex // guards set for a few lines at a time
-	set map[types.UID]Change
+	mu      sync.Mutex // guards the fields below for a few lines at a time
+	set     map[types.UID]Change
+	listing *Listed
+}
+
+// Listed says which pods the runtime listed, and when that began. A worker whose
+// pod is not among them may have seen it come and go unnoticed by the PLEG.
+type Listed struct {
+	TakenAt time.Time
+	UIDs    map[types.UID]bool
 }
 
 func newChanges() *Changes {
 	return &Changes{wake: make(chan struct{}, 1), set: map[types.UID]Change{}}
 }
 
-// Wait returns the channel that has a token when the set is not empty.
+// Wait returns the channel that has a token when there is something to take.
 func (c *Changes) Wait() <-chan struct{} { return c.wake }
 
 // Take empties the set.
@@ -44,6 +53,22 @@ func (c *Changes) Take() []Change {
 	return out
 }
 
+// TakeListed returns the newest listing that was not taken yet, or nil.
+func (c *Changes) TakeListed() *Listed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.listing
+	c.listing = nil
+	return out
+}
+
+func (c *Changes) putListed(l Listed) {
+	c.mu.Lock()
+	c.listing = &l
+	c.mu.Unlock()
+	c.signal()
+}
+
 func (c *Changes) put(change Change) {
 	c.mu.Lock()
 	if old, ok := c.set[change.UID]; ok {
@@ -51,6 +76,10 @@ func (c *Changes) put(change Change) {
 	}
 	c.set[change.UID] = change
 	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *Changes) signal() {
 	select {
 	case c.wake <- struct{}{}:
 	default:

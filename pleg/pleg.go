@@ -242,6 +242,11 @@ func (p *PLEG) listingDone(r listing) {
 	p.listed = true
 	clear(p.owners)
 	p.keepNewer(r)
+	listed := Listed{TakenAt: r.started, UIDs: make(map[types.UID]bool, len(r.pods))}
+	for uid := range r.pods {
+		listed.UIDs[uid] = true
+	}
+	p.changes.putListed(listed)
 	for _, e := range Diff(p.last, r.pods) {
 		// One that waits or is under way is not hurried by the next listings: they
 		// show the same change again until it is done.

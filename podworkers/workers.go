@@ -44,6 +44,13 @@ func (w *Workers) Start(p *corev1.Pod, specHash string, rec pod.Record) *Mailbox
 // Get returns the mailbox of a pod's worker, or nil.
 func (w *Workers) Get(uid types.UID) *Mailbox { return w.boxes[uid] }
 
+// Each calls f with every worker's pod and mailbox.
+func (w *Workers) Each(f func(types.UID, *Mailbox)) {
+	for uid, box := range w.boxes {
+		f(uid, box)
+	}
+}
+
 // Forget drops a worker that has finished.
 func (w *Workers) Forget(uid types.UID) { delete(w.boxes, uid) }
 

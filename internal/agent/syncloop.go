@@ -11,6 +11,7 @@ import (
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/source"
 	"nodelet.dev/nodelet/pleg"
+	"nodelet.dev/nodelet/podworkers"
 )
 
 // Periods of the loop. Nothing depends on them: they are what catches a lost
@@ -36,7 +37,7 @@ func (a *Agent) syncLoop(ctx context.Context) {
 		case set := <-a.sets:
 			a.handleConfig(set)
 		case <-changes.Wait():
-			a.handleChanges(changes.Take())
+			a.handleChanges(changes)
 		case <-a.done.wake:
 			a.handleFinished()
 		case pods := <-a.inventories:
@@ -66,7 +67,7 @@ func (a *Agent) serveWaiting(changes *pleg.Changes) {
 	}
 	select {
 	case <-changes.Wait():
-		a.handleChanges(changes.Take())
+		a.handleChanges(changes)
 	default:
 	}
 }
@@ -80,10 +81,19 @@ func (a *Agent) handleConfig(set source.Set) {
 	a.publishSources()
 }
 
-func (a *Agent) handleChanges(list []pleg.Change) {
-	for _, c := range list {
+func (a *Agent) handleChanges(changes *pleg.Changes) {
+	for _, c := range changes.Take() {
 		klog.V(3).InfoS("SyncLoop PLEG", "podUID", c.UID, "events", len(c.Events))
 		a.desired.seen(c.UID, c.Observed)
+	}
+	// A pod that its worker saw come, and that went before the PLEG looked, is in
+	// no change: its worker learns from the listing that nothing is left.
+	if listed := changes.TakeListed(); listed != nil {
+		a.workers.Each(func(uid types.UID, box *podworkers.Mailbox) {
+			if !listed.UIDs[uid] {
+				box.PutObservation(pod.Observation{TakenAt: listed.TakenAt})
+			}
+		})
 	}
 }
 
