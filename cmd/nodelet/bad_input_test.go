@@ -328,4 +328,10 @@ func fullDisk(t *testing.T, bin string) {
 		n.awaitReady("more" + strconv.Itoa(i))
 	}
 	n.eventually("well again", func() bool { code, _ := n.ask("/readyz"); return code == http.StatusOK })
+	n.kill()
+	n.start()
+	for i := range 40 {
+		n.awaitReady("more" + strconv.Itoa(i))
+	}
+	require.NotContains(t, n.events(), "Adopted", "all are on record by now")
 }

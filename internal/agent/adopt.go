@@ -166,9 +166,7 @@ func (d *desired) endStray(uid types.UID) {
 	klog.V(1).InfoS("Ending a pod that no source wants", "pod", klog.KObj(p), "podUID", uid)
 	rec := plan.RequestStop(pod.Record{}, p, pod.StopRequest{Delete: true}, d.a.now())
 	in := pod.Instance{User: p, Pod: p, Record: rec}
-	if err := d.a.store.Put(in); err != nil {
-		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(p))
-	}
+	d.writeNew(in)
 	d.orphan(in)
 }
 

@@ -67,6 +67,7 @@ type Agent struct {
 	done        *finishedSet
 	beat        atomic.Int64 // when syncLoop last finished a round, in Unix nanoseconds
 	known       atomic.Pointer[sourceView]
+	unwritten   atomic.Int64 // pods of which something could not be stored
 }
 
 // feed is one source of desired pods.

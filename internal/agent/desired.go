@@ -42,6 +42,8 @@ type desired struct {
 	byUID   map[types.UID]pod.Key
 	// strays are pods that run and that nobody wanted so far, by UID.
 	strays map[types.UID]pod.Observation
+	// unwritten is what could not be stored about a pod, by UID.
+	unwritten map[types.UID]func() error
 	// listed says that the runtime was listed once: until then a pod that is new
 	// to us may run already, so none is admitted.
 	listed bool
@@ -59,7 +61,7 @@ const reasonDuplicate = "Duplicate"
 func newDesired(a *Agent) *desired {
 	return &desired{
 		a: a, entries: map[pod.Key]*entry{}, byUID: map[types.UID]pod.Key{},
-		strays: map[types.UID]pod.Observation{}, sources: map[string]source.Set{}, told: map[source.Problem]bool{},
+		strays: map[types.UID]pod.Observation{}, unwritten: map[types.UID]func() error{}, sources: map[string]source.Set{}, told: map[source.Problem]bool{},
 	}
 }
 
@@ -218,9 +220,7 @@ func (d *desired) change(e *entry) {
 	}
 	c.user = e.user
 	c.pod = d.a.effective(source.Apply(c.pod, e.user, c.pod.UID))
-	if err := d.a.store.PutPod(c.user, c.pod); err != nil {
-		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(c.pod))
-	}
+	d.writeSpecs(pod.Instance{User: c.user, Pod: c.pod})
 	if class == source.Swap {
 		d.a.event(c.pod, "", corev1.EventTypeNormal, "InPlaceUpdate", "Container images changed; the containers are swapped in place")
 	}
@@ -238,9 +238,7 @@ func (d *desired) start(e *entry, user, p *corev1.Pod, rec pod.Record) {
 		rec.Started = pod.Back(p.CreationTimestamp.Time, d.a.now())
 	}
 	p = d.a.effective(p)
-	if err := d.a.store.Put(pod.Instance{User: user, Pod: p, Record: rec}); err != nil {
-		klog.ErrorS(err, "Cannot store a pod", "pod", klog.KObj(p))
-	}
+	d.writeNew(pod.Instance{User: user, Pod: p, Record: rec})
 	d.run(e, user, p, rec)
 	d.notes(user, p)
 }
@@ -311,9 +309,7 @@ func (d *desired) finished(uid types.UID) {
 	delete(d.byUID, uid)
 	d.a.workers.Forget(uid)
 	d.a.board.forget(uid)
-	if err := d.a.store.Delete(uid); err != nil {
-		klog.ErrorS(err, "Cannot forget a pod", "pod", key, "podUID", uid)
-	}
+	d.write(uid, func() error { return d.a.store.Delete(uid) })
 	e := d.entries[key]
 	if e == nil {
 		return

@@ -34,7 +34,7 @@ func (a *Agent) Checks(ctx context.Context) []server.Check {
 	return []server.Check{
 		{Name: "ping"},
 		{Name: "syncloop", Err: a.Live()},
-		{Name: "state", Err: a.store.Check()},
+		{Name: "state", Err: a.checkState()},
 		{Name: "runtime", Err: runtimeErr},
 		{Name: "network", Err: networkErr},
 		{Name: "pleg", Err: a.pleg.Check(time.Now())},

@@ -10,6 +10,7 @@ import (
 // housekeep ends what runs and belongs to nobody (PW-30), and looks after what
 // was left on disk. It does nothing while everything is known.
 func (a *Agent) housekeep(ctx context.Context) {
+	a.desired.writeAgain()
 	a.desired.endStrays()
 	if !a.desired.ready() || !a.desired.listed {
 		return
