@@ -9,14 +9,8 @@ import (
 	"nodelet.dev/nodelet/internal/pod"
 )
 
-// reasonLost is the reason of a container that vanished while it ran (INV-12).
-const reasonLost = "ContainerStatusUnknown"
-
 // reasonStartError is what containerd gives an instance that it could not start.
 const reasonStartError = "StartError"
-
-// exitLost is the exit code that such a container is given.
-const exitLost = 137
 
 // learn folds an observation into the record: what was seen once is remembered
 // when the runtime forgets it.
@@ -160,8 +154,8 @@ func lostExit(cr pod.ContainerRecord, now pod.Stamp) pod.Exit {
 		ContainerID: cr.Running,
 		SandboxID:   cr.RunningIn,
 		Attempt:     attempt,
-		ExitCode:    exitLost,
-		Reason:      reasonLost,
+		ExitCode:    pod.ExitLost,
+		Reason:      pod.ReasonLost,
 		Message:     "The container could not be located when the pod was inspected",
 		FinishedAt:  now.Wall,
 		At:          now,

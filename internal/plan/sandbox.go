@@ -139,7 +139,7 @@ func (b *builder) runsAgain(c *corev1.Container, cr pod.ContainerRecord) bool {
 // failure even where the first process managed to exit with zero.
 func exitCode(e *pod.Exit) int32 {
 	if e.ExitCode == 0 && failedExit(e) {
-		return exitLost
+		return pod.ExitLost
 	}
 	return e.ExitCode
 }

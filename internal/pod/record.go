@@ -65,6 +65,12 @@ type Initialization struct {
 	BootID    string `json:"bootID,omitempty"`
 }
 
+// Exit code and reason that stand for an end that nobody saw (INV-12).
+const (
+	ExitLost   = 137
+	ReasonLost = "ContainerStatusUnknown"
+)
+
 // Exit is how a container instance ended.
 type Exit struct {
 	ContainerID string    `json:"containerID"`

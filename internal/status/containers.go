@@ -10,12 +10,6 @@ import (
 	"nodelet.dev/nodelet/internal/pod"
 )
 
-// exitLost and reasonLost stand for an end that nobody saw (INV-12).
-const (
-	exitLost   = 137
-	reasonLost = "ContainerStatusUnknown"
-)
-
 func (g *generator) statuses(list []corev1.Container) []corev1.ContainerStatus {
 	var out []corev1.ContainerStatus
 	for i := range list {
@@ -52,7 +46,7 @@ func (g *generator) container(c *corev1.Container) corev1.ContainerStatus {
 		s.LastTerminationState.Terminated = g.terminated(cr.Exit)
 	case seen && inst.State == pod.StateUnknown && cr.Running == inst.ID:
 		s.State.Terminated = &corev1.ContainerStateTerminated{
-			ExitCode: exitLost, Reason: reasonLost, Message: "The state of the container is unknown to the runtime",
+			ExitCode: pod.ExitLost, Reason: pod.ReasonLost, Message: "The state of the container is unknown to the runtime",
 			ContainerID: g.containerID(inst.ID),
 		}
 	case seen && (inst.State == pod.StateUnknown || inst.State == pod.StateCreated):

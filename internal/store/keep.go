@@ -24,9 +24,9 @@ func (s *Store) Check() error {
 // PutPod replaces the specs of an instance that was Put before and leaves its
 // record alone, which its worker may be writing at the same time.
 func (s *Store) PutPod(user, p *corev1.Pod) error {
-	value, err := json.Marshal(map[string]any{"user": user, "pod": p})
+	value, err := encodeSpecs(user, p)
 	if err != nil {
-		return fmt.Errorf("cannot encode pod %s: %w", pod.KeyOf(p), err)
+		return err
 	}
 	return s.commit(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucketInstances))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"nodelet.dev/nodelet/internal/pod"
@@ -40,12 +41,9 @@ func (s *Store) Put(i pod.Instance) error {
 	if i.Pod == nil || i.Pod.UID == "" {
 		return errors.New("cannot store an instance without UID")
 	}
-	value, err := json.Marshal(struct {
-		User any `json:"user"`
-		Pod  any `json:"pod"`
-	}{i.User, i.Pod})
+	value, err := encodeSpecs(i.User, i.Pod)
 	if err != nil {
-		return fmt.Errorf("cannot encode pod %s: %w", pod.KeyOf(i.Pod), err)
+		return err
 	}
 	record, err := json.Marshal(i.Record)
 	if err != nil {
@@ -58,6 +56,18 @@ func (s *Store) Put(i pod.Instance) error {
 		}
 		return tx.Bucket([]byte(bucketRecords)).Put(uid, record)
 	})
+}
+
+// encodeSpecs returns the value of an instance without its record.
+func encodeSpecs(user, p *corev1.Pod) ([]byte, error) {
+	value, err := json.Marshal(struct {
+		User *corev1.Pod `json:"user"`
+		Pod  *corev1.Pod `json:"pod"`
+	}{user, p})
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode pod %s: %w", pod.KeyOf(p), err)
+	}
+	return value, nil
 }
 
 // PutRecord stores the record of an instance that was Put before; else the
