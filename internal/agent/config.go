@@ -44,9 +44,7 @@ func runtimeOptions(c config.Configuration, facts node.Facts) runtime.Options {
 	if c.ResolvConf != nil {
 		o.ResolvConf = *c.ResolvConf
 	}
-	if c.MaxParallelImagePulls != nil {
-		o.MaxParallelPulls = int(*c.MaxParallelImagePulls)
-	}
+	o.MaxParallelPulls = c.Pulls()
 	if c.RegistryPullQPS != nil {
 		o.PullQPS = float64(*c.RegistryPullQPS)
 	}

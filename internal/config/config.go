@@ -1,15 +1,9 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // APIVersion and Kind are what a configuration file must say that it is.
@@ -53,14 +47,66 @@ type Configuration struct {
 	// ClusterDNS and ClusterDomain are for pods with dnsPolicy ClusterFirst.
 	ClusterDNS    []string `json:"clusterDNS,omitempty"`
 	ClusterDomain string   `json:"clusterDomain,omitempty"`
+	// MaxPods bounds the pods at one time. One beyond it waits until another has
+	// ended; a smaller number ends no pod.
+	MaxPods int32 `json:"maxPods,omitempty"`
+	// SerializeImagePulls makes it one pull at a time, whatever
+	// maxParallelImagePulls says. Its default is false, unlike the kubelet's,
+	// since several pulls at a time are the default here.
+	SerializeImagePulls bool `json:"serializeImagePulls,omitempty"`
 	// MaxParallelImagePulls bounds the pulls at one time.
 	MaxParallelImagePulls *int32 `json:"maxParallelImagePulls,omitempty"`
 	// RegistryPullQPS and RegistryBurst limit how often pulls begin; what is over
 	// the limit waits. Zero means no limit.
 	RegistryPullQPS *int32 `json:"registryPullQPS,omitempty"`
 	RegistryBurst   int32  `json:"registryBurst,omitempty"`
+	// ImageCredentialProviderConfigFile and ImageCredentialProviderBinDir name the
+	// CredentialProviderConfig and the directory of its programs, as the kubelet's
+	// flags do. Both are given, or neither.
+	ImageCredentialProviderConfigFile string `json:"imageCredentialProviderConfigFile,omitempty"`
+	ImageCredentialProviderBinDir     string `json:"imageCredentialProviderBinDir,omitempty"`
+	// RegistryConfigFiles are files as docker's config.json, with credentials for
+	// registries. None given means rootDirectory/config.json and
+	// /root/.docker/config.json; one that does not exist gives nothing.
+	RegistryConfigFiles []string `json:"registryConfigFiles,omitempty"`
 	// CrashLoopBackOff sets the longest restart delay.
 	CrashLoopBackOff CrashLoopBackOff `json:"crashLoopBackOff,omitzero"`
+	// Logging says how the agent logs.
+	Logging Logging `json:"logging,omitzero"`
+	// Tracing says where spans go; nil means nowhere.
+	Tracing *Tracing `json:"tracing,omitempty"`
+	// MetricsBindAddress is a loopback host:port that serves the metrics beside
+	// the socket; empty means that only the socket does.
+	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// EnableProfilingHandler serves /debug/pprof. Its default is false, unlike the
+	// kubelet's.
+	EnableProfilingHandler bool `json:"enableProfilingHandler,omitempty"`
+	// EnableStateDump serves /debug/state and lets SIGUSR1 log the state.
+	EnableStateDump bool `json:"enableStateDump,omitempty"`
+}
+
+// Logging configures the log.
+type Logging struct {
+	// Format is text or json.
+	Format string `json:"format,omitempty"`
+	// Verbosity is 0 to 10.
+	Verbosity int32 `json:"verbosity,omitempty"`
+}
+
+// The formats of the log.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Tracing configures where spans go.
+type Tracing struct {
+	// Endpoint is the host:port of an OTLP collector over gRPC; empty means
+	// localhost:4317, as for the kubelet.
+	Endpoint string `json:"endpoint,omitempty"`
+	// SamplingRatePerMillion is how many of a million traces are kept; nil means
+	// none of those that nodelet itself begins.
+	SamplingRatePerMillion *int32 `json:"samplingRatePerMillion,omitempty"`
 }
 
 // CrashLoopBackOff configures the delay of restarts.
@@ -84,78 +130,10 @@ func Default() Configuration {
 		PodLogsDir:               "/var/log/pods",
 		ResolvConf:               &resolvConf,
 		ClusterDomain:            "cluster.local",
+		MaxPods:                  110,
 		MaxParallelImagePulls:    &pulls,
 		RegistryPullQPS:          &qps,
 		RegistryBurst:            10,
+		Logging:                  Logging{Format: LogText},
 	}
-}
-
-// Load reads a configuration file over the defaults. A file that does not exist
-// gives the defaults, unless it is required.
-func Load(path string, required bool) (Configuration, error) {
-	c := Default()
-	text, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !required:
-		return c, nil
-	case err != nil:
-		return c, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(text, &kind); err != nil {
-		return c, fmt.Errorf("cannot read the configuration %s: %w", path, err)
-	}
-	if kind.APIVersion != APIVersion || kind.Kind != Kind {
-		return c, fmt.Errorf("cannot use the configuration %s: it must be a %s of %s, and it is a %q of %q", path, Kind, APIVersion, kind.Kind, kind.APIVersion)
-	}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return c, fmt.Errorf("cannot use the configuration %s: %w", path, err)
-	}
-	if err := c.Validate(); err != nil {
-		return c, fmt.Errorf("cannot use the configuration %s: %w", path, err)
-	}
-	return c, nil
-}
-
-// Validate checks the values that an agent could not work with.
-func (c *Configuration) Validate() error {
-	var faults []error
-	for _, f := range []struct{ field, path string }{
-		{"rootDirectory", c.RootDirectory}, {"runDirectory", c.RunDirectory}, {"podLogsDir", c.PodLogsDir}, {"staticPodPath", c.StaticPodPath},
-	} {
-		if f.path == "" && f.field == "staticPodPath" {
-			continue
-		}
-		if !filepath.IsAbs(f.path) {
-			faults = append(faults, fmt.Errorf("%s: %q is not an absolute path", f.field, f.path))
-		}
-	}
-	for _, f := range []struct {
-		field string
-		d     time.Duration
-	}{
-		{"fileCheckFrequency", c.FileCheckFrequency.Duration},
-		{"httpCheckFrequency", c.HTTPCheckFrequency.Duration},
-		{"runtimeRequestTimeout", c.RuntimeRequestTimeout.Duration},
-	} {
-		if f.d <= 0 {
-			faults = append(faults, fmt.Errorf("%s: %s is not a positive duration", f.field, f.d))
-		}
-	}
-	if d := c.CrashLoopBackOff.MaxContainerRestartPeriod; d != nil && (d.Duration < time.Second || d.Duration > 300*time.Second) {
-		faults = append(faults, fmt.Errorf("crashLoopBackOff.maxContainerRestartPeriod: %s is not between 1s and 300s", d.Duration))
-	}
-	if c.ContainerRuntimeEndpoint == "" {
-		faults = append(faults, errors.New("containerRuntimeEndpoint: it must not be empty"))
-	}
-	if n := c.MaxParallelImagePulls; n != nil && *n < 1 {
-		faults = append(faults, fmt.Errorf("maxParallelImagePulls: %d is less than one", *n))
-	}
-	if n := c.RegistryPullQPS; n != nil && *n < 0 {
-		faults = append(faults, fmt.Errorf("registryPullQPS: %d is less than zero", *n))
-	}
-	if n := c.RegistryBurst; n < 0 {
-		faults = append(faults, fmt.Errorf("registryBurst: %d is less than zero", n))
-	}
-	return errors.Join(faults...)
 }

@@ -32,6 +32,12 @@ func TestDefault(t *testing.T) {
 	require.Equal(t, 20*time.Second, c.FileCheckFrequency.Duration)
 	require.EqualValues(t, 5, *c.RegistryPullQPS)
 	require.EqualValues(t, 10, c.RegistryBurst)
+	require.EqualValues(t, 110, c.MaxPods)
+	require.Equal(t, 4, c.Pulls())
+	require.Equal(t, config.Logging{Format: config.LogText}, c.Logging)
+	require.Nil(t, c.Tracing)
+	require.False(t, c.EnableProfilingHandler || c.EnableStateDump)
+	require.Empty(t, c.MetricsBindAddress)
 }
 
 // TestMissingFile: one that nobody asked for may be missing.
@@ -88,6 +94,20 @@ func TestRefused(t *testing.T) {
 		{"a back-off too short", head + "crashLoopBackOff: {maxContainerRestartPeriod: 0s}\n", []string{"crashLoopBackOff.maxContainerRestartPeriod: 0s is not between"}},
 		{"no runtime", head + `containerRuntimeEndpoint: ""` + "\n", []string{"containerRuntimeEndpoint: it must not be empty"}},
 		{"no pulls", head + "maxParallelImagePulls: 0\n", []string{"maxParallelImagePulls: 0 is less than one"}},
+		{"no pods", head + "maxPods: 0\n", []string{"maxPods: 0 is less than one"}},
+		{"a format of the log", head + "logging: {format: xml, verbosity: 11}\n", []string{`logging.format: "xml" is neither text nor json`, "logging.verbosity: 11 is not between 0 and 10"}},
+		{"metrics for everybody", head + "metricsBindAddress: 0.0.0.0:9101\n", []string{`metricsBindAddress: "0.0.0.0:9101" is not the host:port of a loopback address`}},
+		{"metrics without a port", head + "metricsBindAddress: 127.0.0.1\n", []string{`metricsBindAddress: "127.0.0.1" is not the host:port`}},
+		{"metrics on any port", head + "metricsBindAddress: 127.0.0.1:0\n", []string{`metricsBindAddress: "127.0.0.1:0" is not the host:port`}},
+		{"tracing", head + "tracing: {endpoint: collector, samplingRatePerMillion: 1000001}\n", []string{
+			`tracing.endpoint: "collector" is not a host:port`, "tracing.samplingRatePerMillion: 1000001 is not between 0 and 1000000",
+		}},
+		{"half a credential provider", head + "imageCredentialProviderBinDir: /bin\n", []string{"imageCredentialProviderBinDir: it needs imageCredentialProviderConfigFile too"}},
+		{"the other half", head + "imageCredentialProviderConfigFile: /c.yaml\n", []string{"imageCredentialProviderConfigFile: it needs imageCredentialProviderBinDir too"}},
+		{"a relative registry file", head + "registryConfigFiles: [/a, b]\n", []string{`registryConfigFiles[1]: "b" is not an absolute path`}},
+		{"a name as DNS server", head + "clusterDNS: [10.0.0.10, dns]\n", []string{`clusterDNS[1]: "dns" is not an IP address`}},
+		{"no URL", head + "staticPodURL: example.com/pods\n", []string{"staticPodURL: it is not an http:// or https:// URL"}},
+		{"a relative resolver", head + "resolvConf: resolv.conf\n", []string{`resolvConf: "resolv.conf" is not an absolute path`}},
 		{"a negative rate", head + "registryPullQPS: -1\nregistryBurst: -2\n", []string{"registryPullQPS: -1 is less than zero", "registryBurst: -2 is less than zero"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,4 +135,15 @@ func TestNoStaticPods(t *testing.T) {
 	c, err := load(t, head+`staticPodPath: ""`+"\n")
 	require.NoError(t, err)
 	require.Empty(t, c.StaticPodPath)
+}
+
+// TestPulls: one at a time is stronger than a number.
+func TestPulls(t *testing.T) {
+	c, err := load(t, head+"serializeImagePulls: true\nmaxParallelImagePulls: 7\n")
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Pulls())
+	c, err = load(t, head+"maxParallelImagePulls: 7\n")
+	require.NoError(t, err)
+	require.Equal(t, 7, c.Pulls())
+	require.Zero(t, (&config.Configuration{}).Pulls())
 }
