@@ -1,14 +1,9 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"nodelet.dev/nodelet/internal/agent"
 	"nodelet.dev/nodelet/internal/config"
 	"nodelet.dev/nodelet/internal/server"
 	"nodelet.dev/nodelet/internal/status"
@@ -29,62 +23,39 @@ func absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
+// statusView is the answer of the status command for programs.
+type statusView struct {
+	server.Status `json:",inline"`
+
+	Pods []corev1.Pod `json:"pods"`
+}
+
 func statusCommand() *cobra.Command {
 	var runDir string
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show the agent, its sources and its pods",
-		Example: "  nodelet status\n  nodelet status --run-dir /run/nodelet",
+		Example: "  nodelet status\n  nodelet status -o json | jq '.pods[].status.phase'",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c := newClient(runDir)
-			var st server.Status
-			if err := c.get(cmd.Context(), "/status", &st); err != nil {
-				return err
-			}
-			var pods corev1.PodList
-			if err := c.get(cmd.Context(), "/pods", &pods); err != nil {
-				return err
-			}
-			return printStatus(cmd.OutOrStdout(), st, pods.Items, time.Now())
-		},
 	}
 	cmd.Flags().StringVar(&runDir, "run-dir", config.Default().RunDirectory, "directory of the agent's socket")
+	out := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c := newClient(runDir)
+		var st server.Status
+		if err := c.get(cmd.Context(), "/status", &st); err != nil {
+			return err
+		}
+		var pods corev1.PodList
+		if err := c.get(cmd.Context(), "/pods", &pods); err != nil {
+			return err
+		}
+		if out.machine() {
+			return out.print(cmd.OutOrStdout(), statusView{Status: st, Pods: pods.Items})
+		}
+		return printStatus(cmd.OutOrStdout(), st, pods.Items, time.Now())
+	}
 	return cmd
-}
-
-// client speaks to the agent's socket.
-type client struct {
-	socket string
-	http   *http.Client
-}
-
-func newClient(runDir string) *client {
-	socket := filepath.Join(runDir, agent.SocketName)
-	return &client{socket: socket, http: &http.Client{
-		Timeout: 30 * time.Second,
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}},
-	}}
-}
-
-func (c *client) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nodelet"+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return &exitError{exitUnavailable, fmt.Errorf("cannot reach the agent at %s: %w; is it running? Start it: systemctl start nodelet, or nodelet run", c.socket, err)}
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return fmt.Errorf("cannot get %s: the agent answered %s: %s", path, resp.Status, strings.TrimSpace(string(body)))
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
 }
 
 // printStatus writes the status as people read it.
