@@ -14,6 +14,9 @@ import (
 
 // Health is what the PLEG knows about itself.
 type Health struct {
+	// Looped is when Run last went round, which it does every few seconds, also
+	// while the runtime does not answer; zero before it runs.
+	Looped time.Time
 	// Relisted is when the newest successful relist started; zero for never.
 	Relisted time.Time
 	// Stream reports whether the runtime's event stream stands.
@@ -29,10 +32,17 @@ type Health struct {
 // health is shared between Run and whoever asks.
 type health struct {
 	mu       sync.Mutex // guards the fields below for a few lines at a time
+	looped   time.Time
 	relist   time.Time
 	stream   bool
 	err      error
 	inFlight map[types.UID]time.Time
+}
+
+func (h *health) loop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looped = time.Now()
 }
 
 func (h *health) relisted(r listing) {
@@ -74,7 +84,7 @@ func (p *PLEG) Health() Health {
 	h := &p.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := Health{Relisted: h.relist, Stream: h.stream, Err: h.err}
+	out := Health{Looped: h.looped, Relisted: h.relist, Stream: h.stream, Err: h.err}
 	for uid, since := range h.inFlight {
 		if out.Slow == "" || since.Before(out.SlowSince) {
 			out.Slow, out.SlowSince = uid, since

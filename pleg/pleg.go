@@ -60,6 +60,10 @@ const (
 	relistMinGap  = 200 * time.Millisecond
 )
 
+// beatPeriod is how often Run goes round at least, so that a loop that waits can
+// be told from one that is stuck.
+const beatPeriod = 10 * time.Second
+
 // PLEG notices changes. Its fields belong to the goroutine of Run, except what
 // health guards.
 type PLEG struct {
@@ -126,6 +130,8 @@ func (p *PLEG) Changes() *Changes { return p.changes }
 func (p *PLEG) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.timer = time.NewTimer(0)
+	beat := time.NewTicker(beatPeriod)
+	defer beat.Stop()
 	p.parts.Go(func() { p.follow(ctx) })
 	defer func() {
 		cancel()
@@ -143,10 +149,12 @@ func (p *PLEG) Run(ctx context.Context) {
 		}
 	}()
 	for {
+		p.health.loop()
 		p.arm(ctx)
 		select {
 		case <-ctx.Done():
 			return
+		case <-beat.C:
 		case <-p.timer.C:
 		case r := <-p.listings:
 			p.listingDone(r)

@@ -65,7 +65,7 @@ type Agent struct {
 	sets        chan source.Set
 	inventories chan map[types.UID]pod.Observation
 	done        *finishedSet
-	beat        atomic.Int64 // when syncLoop last finished a round, in Unix nanoseconds
+	beat        atomic.Int64 // when syncLoop last finished a round, in nanoseconds since began
 	known       atomic.Pointer[sourceView]
 	unwritten   atomic.Int64 // pods of which something could not be stored
 }
@@ -139,8 +139,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	a.sources = a.feeds(instances)
-	beat := time.Now()
-	a.beat.Store(beat.UnixNano())
+	a.goneRound()
 
 	// The parts stop in the reverse order of what they need: sources and PLEG,
 	// then the workers, then the runtime and the socket.

@@ -38,6 +38,13 @@ func (b *board) has(uid types.UID) bool {
 	return ok
 }
 
+// count returns how many pods there are.
+func (b *board) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.reports) + len(b.waiting)
+}
+
 func (b *board) forget(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

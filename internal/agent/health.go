@@ -21,7 +21,7 @@ const callTimeout = 5 * time.Second
 
 // Live implements server.Agent: the process is able to work.
 func (a *Agent) Live() error {
-	if since := time.Since(time.Unix(0, a.beat.Load())); since > loopStale {
+	if since := a.sinceRound(); since > loopStale {
 		return fmt.Errorf("syncLoop has been in one round for %s", since.Round(time.Second))
 	}
 	return nil

@@ -88,7 +88,7 @@ func (s *stage) start() {
 			},
 		})
 	}
-	a.beat.Store(time.Now().UnixNano())
+	a.goneRound()
 	s.a = a
 	s.outer, s.inner = newGroup(context.Background(), false), newGroup(context.Background(), true)
 	a.begin(s.outer, s.inner, instances, func() {})

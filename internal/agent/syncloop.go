@@ -47,7 +47,7 @@ func (a *Agent) syncLoop(ctx context.Context) {
 		case <-housekeeping.C:
 			a.housekeep(ctx)
 		}
-		a.beat.Store(time.Now().UnixNano())
+		a.goneRound()
 		a.serveWaiting(changes)
 	}
 }
