@@ -12,6 +12,7 @@ import (
 	"nodelet.dev/nodelet/internal/agent"
 	"nodelet.dev/nodelet/internal/config"
 	"nodelet.dev/nodelet/internal/store"
+	"nodelet.dev/nodelet/internal/systemd"
 )
 
 // defaultConfig is read when it exists; another file must exist.
@@ -83,18 +84,25 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if os.Geteuid() != 0 {
 		return errors.New("cannot run pods: nodelet run needs root")
 	}
+	notifier, err := systemd.New()
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(c, shortVersion())
 	if err != nil {
 		if _, held := errors.AsType[*store.LockedError](err); held {
 			return &exitError{exitTemporary, err}
 		}
 		if _, newer := errors.AsType[*store.NewerFormatError](err); newer {
-			return agent.Refuse(cmd.Context(), c, shortVersion(), err)
+			return refuse(cmd.Context(), notifier, c, err)
 		}
 		return err
 	}
-	return a.Run(cmd.Context(), func() {
-		klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+	return supervise(cmd.Context(), notifier, supervised{a.Stalled, a.Narrator().Line}, func(ready func()) error {
+		return a.Run(cmd.Context(), func() {
+			ready()
+			klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+		})
 	})
 }
 

@@ -24,13 +24,14 @@ type refused struct {
 
 // Refuse answers on the agent's socket why there is no agent, until ctx ends.
 // The pods run on without one, which beats a program that starts, fails and is
-// started again for ever.
-func Refuse(ctx context.Context, cfg config.Configuration, version string, why error) error {
+// started again for ever. ready is called once the socket answers.
+func Refuse(ctx context.Context, cfg config.Configuration, version string, why error, ready func()) error {
 	listener, err := server.Listen(filepath.Join(cfg.RunDirectory, SocketName))
 	if err != nil {
 		return err
 	}
 	klog.ErrorS(why, "The state cannot be used; the pods are left alone")
+	ready()
 	return server.Serve(ctx, listener, refused{cfg: cfg, version: version, began: time.Now(), why: why})
 }
 
