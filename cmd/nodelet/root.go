@@ -33,7 +33,7 @@ a container runtime such as containerd. It needs no control plane.`,
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
-	cmd.AddCommand(runCommand(), statusCommand())
+	cmd.AddCommand(runCommand(), statusCommand(), configCommand())
 	return cmd
 }
 
@@ -47,6 +47,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 func unknown(cmd *cobra.Command, what, given string) error {
 	err := fmt.Errorf("unknown %s %q for %q, see %s --help", what, given, cmd.CommandPath(), cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(given); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, near[0])
 	}

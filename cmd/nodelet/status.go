@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -15,13 +14,6 @@ import (
 	"nodelet.dev/nodelet/internal/server"
 	"nodelet.dev/nodelet/internal/status"
 )
-
-func absolute(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	return filepath.Abs(path)
-}
 
 // statusView is the answer of the status command for programs.
 type statusView struct {

@@ -17,7 +17,8 @@ func load(t *testing.T, text string) (config.Configuration, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	return config.Load(path, true)
+	l, err := config.Load(config.Sources{File: path, FileRequired: true})
+	return l.Config, err
 }
 
 // TestDefault: the defaults are valid, documented ones.
@@ -40,15 +41,19 @@ func TestDefault(t *testing.T) {
 	require.Empty(t, c.MetricsBindAddress)
 }
 
-// TestMissingFile: one that nobody asked for may be missing.
+// TestMissingFile: what nobody asked for may be missing.
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
-	c, err := config.Load(path, false)
+	l, err := config.Load(config.Sources{File: path, Dir: path + ".d"})
 	require.NoError(t, err)
-	require.Equal(t, config.Default(), c)
-	_, err = config.Load(path, true)
+	require.Equal(t, config.Default(), l.Config)
+	_, err = config.Load(config.Sources{File: path, FileRequired: true})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "cannot read the configuration: open "+path)
+	require.EqualError(t, err, "cannot use the configuration: "+path+": cannot read it: no such file or directory")
+	_, err = config.Load(config.Sources{Dir: path + ".d", DirRequired: true})
+	require.EqualError(t, err, "cannot use the configuration: "+path+".d: cannot read the drop-ins: no such file or directory")
+	_, err = config.Load(config.Sources{File: t.TempDir(), FileRequired: true})
+	require.ErrorContains(t, err, ": cannot read it: it is not a regular file")
 }
 
 // TestFileOverDefaults: what the file says counts, the rest stays as it was.
@@ -78,13 +83,13 @@ func TestRefused(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"an empty file", "", []string{`it must be a NodeletConfiguration of config.nodelet.dev/v1alpha1, and it is a "" of ""`}},
-		{"another kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", []string{`it is a "KubeletConfiguration" of "kubelet.config.k8s.io/v1beta1"`}},
-		{"no YAML", "apiVersion: [", []string{"cannot read the configuration "}},
-		{"an unknown field", head + "staticPodPaths: /x\n", []string{`unknown field "staticPodPaths"`}},
-		{"a field twice", head + "nodeName: a\nnodeName: b\n", []string{`"nodeName" already set`}},
-		{"a wrong type", head + "registryBurst: many\n", []string{"registryBurst"}},
-		{"a number without a unit", head + "fileCheckFrequency: 20\n", []string{"cannot use the configuration"}},
+		{"an empty file", "", []string{"config.yaml:1:1: the file is empty; it must say apiVersion: config.nodelet.dev/v1alpha1 and kind: NodeletConfiguration"}},
+		{"another kind", "apiVersion: v1\nkind: Pod\n", []string{`config.yaml:2:7: unknown kind "Pod"; it must say apiVersion: config.nodelet.dev/v1alpha1`}},
+		{"no YAML", "apiVersion: [", []string{"config.yaml:1: the file is not YAML: "}},
+		{"an unknown field", head + "staticPodPaths: /x\n", []string{`config.yaml:3:1: unknown field "staticPodPaths" (did you mean staticPodPath?)`}},
+		{"a field twice", head + "nodeName: a\nnodeName: b\n", []string{`config.yaml:4:1: the field "nodeName" is given twice, first in line 3`}},
+		{"a wrong type", head + "registryBurst: many\n", []string{`config.yaml:3:16: registryBurst: "many" is not a whole number`}},
+		{"a number without a unit", head + "fileCheckFrequency: 20\n", []string{"config.yaml:3:21: fileCheckFrequency: 20 has no unit; a duration is expected, such as 20s"}},
 		{"relative paths", head + "rootDirectory: var\nstaticPodPath: pods\n", []string{`rootDirectory: "var" is not an absolute path`, `staticPodPath: "pods" is not an absolute path`}},
 		{"an empty root", head + `rootDirectory: ""` + "\n", []string{`rootDirectory: "" is not an absolute path`}},
 		{"no time at all", head + "fileCheckFrequency: 0s\nhttpCheckFrequency: -1s\nruntimeRequestTimeout: 0s\n", []string{
