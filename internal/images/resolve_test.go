@@ -42,7 +42,7 @@ func TestResolve(t *testing.T) {
 		{strings.Repeat("d", 12), -1, "", "cannot choose an image: 2 have an ID that begins with"},
 		{"aaaa", -1, "", `cannot find image "aaaa": give at least 12 characters of an ID; did you mean aaaaaaaaaaaa?`},
 		{strings.Repeat("e", 12), -1, "", "cannot find image"},
-		{"busybox:2", -1, "", `cannot find image "busybox:2" on this machine; did you mean busybox:latest or busybox:1.36?`},
+		{"busybox:2", -1, "", `cannot find image "busybox:2" on this machine; did you mean busybox:1.36 or busybox:latest?`},
 		{"busibox", -1, "", `did you mean busybox:latest?`},
 		{"registry.example.com/shop/web:1", -1, "", "did you mean registry.example.com:5000/shop/web:1 or team/web:2?"},
 		{"nothing/like:it", -1, "", `cannot find image "nothing/like:it" on this machine`},
