@@ -46,31 +46,54 @@ func (s *Store) KeepObjects(kind, source string, objects map[string][]byte) erro
 		return err
 	}
 	left := maps.Clone(objects)
-	var gone []pod.Key
+	var gone []string
 	for _, o := range stored {
 		raw, wanted := objects[o.Key.String()]
 		switch {
 		case wanted && o.Origin == source && bytes.Equal(raw, o.Raw):
 			delete(left, o.Key.String())
 		case !wanted && o.Origin == source:
-			gone = append(gone, o.Key)
+			gone = append(gone, o.Key.String())
 		}
 	}
 	if len(left) == 0 && len(gone) == 0 {
 		return nil
 	}
+	return s.changeObjects(kind, source, left, gone)
+}
+
+// kindEvent is the kind under which events are kept.
+const kindEvent = "Event"
+
+// LoadEvents returns the events that were saved, by key text.
+func (s *Store) LoadEvents() (map[string][]byte, error) {
+	objects, err := s.Objects(kindEvent)
+	raw := make(map[string][]byte, len(objects))
+	for _, o := range objects {
+		raw[o.Key.String()] = o.Raw
+	}
+	return raw, err
+}
+
+// SaveEvents stores events by key text and forgets others, in one transaction.
+func (s *Store) SaveEvents(put map[string][]byte, drop []string) error {
+	return s.changeObjects(kindEvent, "", put, drop)
+}
+
+// changeObjects stores and forgets objects of one kind in one transaction.
+func (s *Store) changeObjects(kind, origin string, put map[string][]byte, drop []string) error {
 	return s.commit(func(tx *bbolt.Tx) error {
 		b, err := tx.Bucket([]byte(bucketObjects)).CreateBucketIfNotExists([]byte(kind))
 		if err != nil {
 			return err
 		}
-		for _, key := range gone {
-			if err := b.Delete([]byte(key.String())); err != nil {
+		for _, key := range drop {
+			if err := b.Delete([]byte(key)); err != nil {
 				return err
 			}
 		}
-		for key, raw := range left {
-			value, err := json.Marshal(Object{Origin: source, Raw: raw})
+		for key, raw := range put {
+			value, err := json.Marshal(Object{Origin: origin, Raw: raw})
 			if err != nil {
 				return fmt.Errorf("cannot encode %s %s: %w", kind, key, err)
 			}
