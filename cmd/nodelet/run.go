@@ -2,14 +2,13 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"nodelet.dev/nodelet/internal/agent"
+	"nodelet.dev/nodelet/internal/logs"
 	"nodelet.dev/nodelet/internal/store"
 	"nodelet.dev/nodelet/internal/systemd"
 )
@@ -37,9 +36,11 @@ func run(cmd *cobra.Command) error {
 		return err
 	}
 	c := l.Config
-	if err := setVerbosity(int(c.Logging.Verbosity)); err != nil {
+	flush, err := logs.Setup(cmd.Context(), logs.Options{Format: c.Logging.Format, Verbosity: int(c.Logging.Verbosity), Destination: logs.Stderr()})
+	if err != nil {
 		return err
 	}
+	defer flush()
 	for _, notice := range notices(&l) {
 		klog.InfoS("A part of the configuration has no effect", "what", notice)
 	}
@@ -66,10 +67,4 @@ func run(cmd *cobra.Command) error {
 			klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
 		})
 	})
-}
-
-func setVerbosity(v int) error {
-	var flags flag.FlagSet
-	klog.InitFlags(&flags)
-	return flags.Set("v", strconv.Itoa(v))
 }
