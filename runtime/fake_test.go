@@ -109,7 +109,7 @@ func TestPullShared(t *testing.T) {
 			}
 			request := runtime.ImageRequest{Pod: p, Container: &p.Spec.Containers[0]}
 			if i == 5 {
-				request.Auth = &runtime.Auth{Username: "somebody"}
+				request.Auths = []runtime.Auth{{Username: "somebody"}}
 			}
 			wanting.Go(func() { _, results[i] = f.PullImage(ctx, request) })
 			synctest.Wait()

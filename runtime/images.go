@@ -14,24 +14,19 @@ import (
 	"nodelet.dev/nodelet/runtime/convert"
 )
 
+// arrivalTimeout is how long a pull stands back for images that are on their way
+// without a registry.
+const arrivalTimeout = time.Minute
+
 // ImageRequest asks for the image of a container.
 type ImageRequest struct {
 	Pod       *corev1.Pod
 	Container *corev1.Container
-	// Auth is for the registry; nil means none (IMG-12).
-	Auth *Auth
+	// Auths are the pod's own credentials for the registry, in the order in which
+	// to try them. Those of the node come after them (IMG-11).
+	Auths []Auth
 	// Pulling, if set, is called once before a registry is asked.
 	Pulling func()
-}
-
-// Auth are credentials for a registry.
-type Auth struct {
-	Username      string
-	Password      string
-	Auth          string // base64 of "username:password"
-	ServerAddress string
-	IdentityToken string
-	RegistryToken string
 }
 
 // Image is an image that is on the machine.
@@ -50,9 +45,9 @@ type Image struct {
 }
 
 // PullImage makes sure that a container's image is on the machine, as its pull
-// policy says (IMG-1 to IMG-5). Callers that want the same image with the same
-// credentials share one pull, which ends early only when all of them gave
-// up.
+// policy says (IMG-1 to IMG-5), with the credentials that there are for it
+// (IMG-11, IMG-12). Callers that want the same image with the same credentials
+// share one pull, which ends early only when all of them gave up.
 func (c *Client) PullImage(ctx context.Context, r ImageRequest) (Image, error) {
 	name, err := imageWithTag(r.Container.Image)
 	if err != nil {
@@ -61,7 +56,7 @@ func (c *Client) PullImage(ctx context.Context, r ImageRequest) (Image, error) {
 	}
 	policy := pullPolicy(r.Container.ImagePullPolicy, name)
 	if policy != corev1.PullAlways {
-		image, found, err := c.imageStatus(ctx, name)
+		image, found, err := c.awaitImage(ctx, name)
 		if err != nil {
 			return Image{}, failed(err, ReasonInspectImage, "look up image %q", name)
 		}
@@ -77,7 +72,22 @@ func (c *Client) PullImage(ctx context.Context, r ImageRequest) (Image, error) {
 	if r.Pulling != nil {
 		r.Pulling()
 	}
-	return c.sharedPull(ctx, pullKey{image: name, auth: authOf(r.Auth)})
+	return c.pullWith(ctx, name, r.Auths)
+}
+
+// awaitImage looks an image up, again and again while images arrive without a
+// registry.
+func (c *Client) awaitImage(ctx context.Context, name string) (Image, bool, error) {
+	image, found, err := c.imageStatus(ctx, name)
+	if err != nil || found || c.o.Arriving == nil {
+		return image, found, err
+	}
+	wait, cancel := context.WithTimeout(ctx, arrivalTimeout)
+	defer cancel()
+	for !found && err == nil && c.o.Arriving(wait) {
+		image, found, err = c.imageStatus(ctx, name)
+	}
+	return image, found, err
 }
 
 // pull pulls for everybody who waits for the flight.
@@ -176,23 +186,6 @@ func pullPolicy(policy corev1.PullPolicy, name string) corev1.PullPolicy {
 		}
 	}
 	return corev1.PullIfNotPresent
-}
-
-func authOf(a *Auth) Auth {
-	if a == nil {
-		return Auth{}
-	}
-	return *a
-}
-
-func (a Auth) message() *runtimeapi.AuthConfig {
-	if a == (Auth{}) {
-		return nil
-	}
-	return &runtimeapi.AuthConfig{
-		Username: a.Username, Password: a.Password, Auth: a.Auth, ServerAddress: a.ServerAddress,
-		IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken,
-	}
 }
 
 // maxImageUsers limits what is remembered of images.

@@ -50,6 +50,13 @@ type Options struct {
 	MinOOMScoreAdj int64
 	// SeccompDir is where relative Localhost profiles are looked up.
 	SeccompDir string
+	// Credentials returns the node's credentials for an image, in the order in
+	// which to try them. What is returned beside an error is used; a pull that is
+	// refused then tells of the error. Nil means that there are none.
+	Credentials func(ctx context.Context, image string) ([]Auth, error)
+	// Arriving waits for the next images that come without a registry, and reports
+	// whether there was anything to wait for. It is asked when an image is missing.
+	Arriving func(ctx context.Context) bool
 	// Dialer makes the connections instead, for runtimes that no socket leads to.
 	// RuntimeEndpoint is handed to it and need not be a socket then.
 	Dialer func(ctx context.Context, endpoint string) (net.Conn, error)

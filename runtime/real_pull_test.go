@@ -29,9 +29,9 @@ func registryWith(t *testing.T, refs ...string) *rig.Registry {
 	return registry
 }
 
-func (r onRig) pull(ctx context.Context, image string, policy corev1.PullPolicy, auth *runtime.Auth) (runtime.Image, error) {
+func (r onRig) pull(ctx context.Context, image string, policy corev1.PullPolicy, auths ...runtime.Auth) (runtime.Image, error) {
 	p := newPod("pulls", corev1.Container{Name: "main", Image: image, ImagePullPolicy: policy})
-	return r.PullImage(ctx, runtime.ImageRequest{Pod: p, Container: &p.Spec.Containers[0], Auth: auth})
+	return r.PullImage(ctx, runtime.ImageRequest{Pod: p, Container: &p.Spec.Containers[0], Auths: auths})
 }
 
 // TestRealPullPolicies: IMG-1 to IMG-4.
@@ -43,31 +43,31 @@ func TestRealPullPolicies(t *testing.T) {
 			registry := registryWith(t, "shop/web:1", "shop/web:latest")
 			web := registry.Address() + "/shop/web"
 
-			_, err := r.pull(ctx, web+":1", corev1.PullNever, nil)
+			_, err := r.pull(ctx, web+":1", corev1.PullNever)
 			require.Equal(t, runtime.ReasonNeverPull, pod.ReasonOf(err, ""))
 			require.Zero(t, registry.Pulls("shop/web:1"))
 
-			first, err := r.pull(ctx, web+":1", corev1.PullIfNotPresent, nil)
+			first, err := r.pull(ctx, web+":1", corev1.PullIfNotPresent)
 			require.NoError(t, err)
 			require.False(t, first.Present)
 			require.Positive(t, first.SizeBytes)
 			require.Positive(t, first.Took)
 			require.Equal(t, 1, registry.Pulls("shop/web:1"))
 
-			second, err := r.pull(ctx, web+":1", "", nil)
+			second, err := r.pull(ctx, web+":1", "")
 			require.NoError(t, err)
 			require.True(t, second.Present)
 			require.Equal(t, first.Ref, second.Ref)
 			require.Equal(t, 1, registry.Pulls("shop/web:1"))
-			_, err = r.pull(ctx, web+":1", corev1.PullNever, nil)
+			_, err = r.pull(ctx, web+":1", corev1.PullNever)
 			require.NoError(t, err)
 
-			_, err = r.pull(ctx, web+":1", corev1.PullAlways, nil)
+			_, err = r.pull(ctx, web+":1", corev1.PullAlways)
 			require.NoError(t, err)
 			require.Equal(t, 2, registry.Pulls("shop/web:1"))
 
 			for range 2 { // no tag means latest, which is always asked for
-				_, err = r.pull(ctx, web, "", nil)
+				_, err = r.pull(ctx, web, "")
 				require.NoError(t, err)
 			}
 			require.Equal(t, 2, registry.Pulls("shop/web:latest"))
@@ -101,13 +101,13 @@ func TestRealPullErrors(t *testing.T) {
 				{"bad name", "Shop//web:1", runtime.ReasonInvalidImage, pod.ClassInvalid},
 			} {
 				t.Run(test.name, func(t *testing.T) {
-					_, err := r.pull(t.Context(), test.image, corev1.PullAlways, nil)
+					_, err := r.pull(t.Context(), test.image, corev1.PullAlways)
 					require.Equal(t, test.class, pod.ClassOf(err), "%v", err)
 					require.Equal(t, test.reason, pod.ReasonOf(err, ""), "%v", err)
 					require.Contains(t, err.Error(), test.image)
 				})
 			}
-			_, err = r.pull(t.Context(), registry.Address()+"/shop/private:1", corev1.PullAlways, &runtime.Auth{Username: "user", Password: "secret"})
+			_, err = r.pull(t.Context(), registry.Address()+"/shop/private:1", corev1.PullAlways, runtime.Auth{Username: "user", Password: "secret"})
 			require.NoError(t, err)
 		})
 	}
@@ -133,7 +133,7 @@ func TestRealPullShared(t *testing.T) {
 					ctx = impatient
 				}
 				wanting.Go(func() {
-					_, errs[i] = r.pull(ctx, image, corev1.PullIfNotPresent, nil)
+					_, errs[i] = r.pull(ctx, image, corev1.PullIfNotPresent)
 					if i == 0 {
 						close(gaveUp)
 					}
@@ -165,7 +165,7 @@ func TestRealPullAbandoned(t *testing.T) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				_, err := r.pull(ctx, image, corev1.PullIfNotPresent, nil)
+				_, err := r.pull(ctx, image, corev1.PullIfNotPresent)
 				ended <- err
 			}()
 			require.Eventually(t, func() bool { return registry.Pulls("shop/big:1") == 1 }, patience, time.Millisecond)
@@ -181,7 +181,7 @@ func TestRealPullAbandoned(t *testing.T) {
 				return seen["PullImage"] == 1
 			}, patience, time.Millisecond)
 			registry.Resume("shop/big")
-			_, err := r.pull(t.Context(), image, corev1.PullIfNotPresent, nil)
+			_, err := r.pull(t.Context(), image, corev1.PullIfNotPresent)
 			require.NoError(t, err)
 		})
 	}
