@@ -23,6 +23,7 @@ type File struct {
 	LastGood map[string][]*corev1.Pod
 
 	problems atomic.Pointer[[]Problem]
+	rescans  nudge[time.Duration]
 	// newWatcher replaces the watcher in tests.
 	newWatcher func() (watcher, error)
 }
@@ -62,6 +63,9 @@ func (f *File) Problems() []Problem {
 	return nil
 }
 
+// Rescan makes Run look now, and from then on as often as given.
+func (f *File) Rescan(every time.Duration) { f.rescans.put(every) }
+
 // Run delivers the set whenever it has changed, until the context ends. Sends
 // never delay the reading: a set that nobody took yet is replaced by a newer
 // one. A directory that does not exist is an empty set; one that cannot be read
@@ -71,6 +75,7 @@ func (f *File) Run(ctx context.Context, out chan<- Set) error {
 		return fmt.Errorf("cannot watch %q: the path is not absolute", f.Path)
 	}
 	s := newScanner(filepath.Clean(f.Path), f.LastGood)
+	s.every = f.ScanEvery
 	w := newWatching(f.newWatcher)
 	defer w.close()
 	var delivery delivery
@@ -100,6 +105,10 @@ func (f *File) Run(ctx context.Context, out chan<- Set) error {
 			continue
 		case err, ok := <-w.errors():
 			w.failed(err, ok)
+			soon()
+			continue
+		case <-f.rescans.wake():
+			s.every = f.rescans.take(s.every)
 			soon()
 			continue
 		case <-timer.C:
@@ -151,7 +160,7 @@ func (f *File) scan(s *scanner, w *watching, d *delivery) time.Duration {
 	if s.young {
 		return tick
 	}
-	every := f.ScanEvery
+	every := s.every
 	if every <= 0 {
 		every = scanEvery
 	}
@@ -192,6 +201,7 @@ type scanner struct {
 	held   *held
 	files  map[string]*followed
 	links  []string
+	every  time.Duration
 	absent bool
 	young  bool // some file is to be read once more
 }

@@ -34,6 +34,19 @@ type HTTP struct {
 	LastGood map[string][]*corev1.Pod
 
 	problems atomic.Pointer[[]Problem]
+	fetches  nudge[fetching]
+}
+
+// fetching is how to fetch from now on.
+type fetching struct {
+	header http.Header
+	every  time.Duration
+}
+
+// Fetch makes Run fetch now, and from then on with these headers and as often as
+// given.
+func (h *HTTP) Fetch(header http.Header, every time.Duration) {
+	h.fetches.put(fetching{header.Clone(), every})
 }
 
 // Problems returns what is wrong at the moment, also before the first set.
@@ -48,10 +61,7 @@ func (h *HTTP) Problems() []Problem {
 // the URL cannot be fetched the last set stays in force, and nothing is
 // delivered before it was fetched for the first time.
 func (h *HTTP) Run(ctx context.Context, out chan<- Set) error {
-	every := h.Every
-	if every <= 0 {
-		every = httpEvery
-	}
+	how := fetching{h.Header, h.Every}
 	target, err := url.Parse(h.URL)
 	if err != nil {
 		return fmt.Errorf("cannot use the URL of the HTTP source: %w", err)
@@ -76,12 +86,19 @@ func (h *HTTP) Run(ctx context.Context, out chan<- Set) error {
 		case d.channel(out) <- d.set:
 			d.sent()
 			continue
+		case <-h.fetches.wake():
+			how = h.fetches.take(how)
+			f.header = how.header
 		case <-timer.C:
 		}
 		set, deliver := f.round(ctx, d.any)
 		h.problems.Store(&set.Problems)
 		if deliver {
 			d.offer(set)
+		}
+		every := how.every
+		if every <= 0 {
+			every = httpEvery
 		}
 		timer.Reset(every)
 	}
