@@ -17,18 +17,6 @@ type Change struct {
 	Live bool
 }
 
-// liveFields are the fields that a running agent applies.
-func liveFields() []string {
-	return []string{
-		"crashLoopBackOff.maxContainerRestartPeriod",
-		"fileCheckFrequency", "httpCheckFrequency", "staticPodURLHeader",
-		"logging.verbosity", "maxPods", "registryBurst", "registryPullQPS",
-	}
-}
-
-// Live reports whether a running agent can apply a change of a field.
-func Live(field string) bool { return slices.Contains(liveFields(), field) }
-
 // Changes returns the fields that differ, in the order of their names.
 func Changes(before, after Configuration) ([]Change, error) {
 	a, err := leaves(before)
@@ -41,12 +29,13 @@ func Changes(before, after Configuration) ([]Change, error) {
 	}
 	all := maps.Clone(a)
 	maps.Copy(all, b)
+	live := liveFields()
 	var out []Change
 	for _, field := range slices.Sorted(maps.Keys(all)) {
 		if a[field] == b[field] {
 			continue
 		}
-		c := Change{Field: field, Old: a[field], New: b[field], Live: Live(field)}
+		c := Change{Field: field, Old: a[field], New: b[field], Live: slices.Contains(live, field)}
 		if field == "staticPodURLHeader" || field == "staticPodURL" {
 			c.Old, c.New = hide(c.Old), hide(c.New)
 		}

@@ -3,9 +3,14 @@ package config_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"nodelet.dev/nodelet/internal/config"
 )
@@ -107,4 +112,47 @@ crashLoopBackOff: {maxContainerRestartPeriod: 10s}
 	changes, err = config.Changes(before, before)
 	require.NoError(t, err)
 	require.Empty(t, changes)
+}
+
+// TestApplied has the fields that are called live, and no other.
+func TestApplied(t *testing.T) {
+	before, after := config.Default(), config.Default()
+	after.RootDirectory, after.RunDirectory, after.NodeName, after.StaticPodPath, after.StaticPodURL = "/a", "/b", "c", "/d", "http://e/"
+	after.StaticPodURLHeader = map[string][]string{"f": {"g"}}
+	for i, d := range []*metav1.Duration{&after.FileCheckFrequency, &after.HTTPCheckFrequency, &after.RuntimeRequestTimeout} {
+		d.Duration = time.Duration(i+1) * time.Second
+	}
+	after.CrashLoopBackOff.MaxContainerRestartPeriod = &metav1.Duration{Duration: time.Second}
+	after.ContainerRuntimeEndpoint, after.ImageServiceEndpoint, after.PodLogsDir = "/h", "/i", "/j"
+	after.ResolvConf, after.ClusterDNS, after.ClusterDomain = new("/k"), []string{"10.0.0.1"}, "l"
+	after.MaxPods, after.SerializeImagePulls, after.MaxParallelImagePulls = 1, true, new(int32(2))
+	after.RegistryPullQPS, after.RegistryBurst = new(int32(3)), 4
+	after.ImageCredentialProviderConfigFile, after.ImageCredentialProviderBinDir, after.RegistryConfigFiles = "/m", "/n", []string{"/o"}
+	after.Logging, after.Tracing = config.Logging{Format: "json", Verbosity: 5}, &config.Tracing{Endpoint: "p:1", SamplingRatePerMillion: new(int32(6))}
+	after.MetricsBindAddress, after.EnableProfilingHandler, after.EnableStateDump = "127.0.0.1:1", true, true
+
+	all, err := config.Changes(before, after)
+	require.NoError(t, err)
+	changed := map[string]bool{} // whether it is live
+	for _, c := range all {
+		changed[c.Field] = c.Live
+	}
+	kinds := reflect.TypeFor[config.Configuration]()
+	for f := range kinds.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		found := name == "" || slices.ContainsFunc(all, func(c config.Change) bool { return c.Field == name || strings.HasPrefix(c.Field, name+".") })
+		require.True(t, found, "a new field %s must be changed here", name)
+	}
+	applied, err := config.Changes(before, config.Applied(before, after))
+	require.NoError(t, err)
+	live := map[string]bool{}
+	for _, c := range applied {
+		live[c.Field] = true
+	}
+	for field, is := range changed {
+		require.Equal(t, is, live[field], field)
+	}
+	rest, err := config.Changes(config.Applied(before, after), after)
+	require.NoError(t, err)
+	require.Len(t, rest, len(all)-len(applied))
 }
