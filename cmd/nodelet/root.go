@@ -2,14 +2,10 @@ package main
 
 import (
 	"fmt"
-	goruntime "runtime"
-	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
-
-// version is set by the build.
-var version = ""
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
@@ -32,8 +28,11 @@ a container runtime such as containerd. It needs no control plane.`,
 		Version:       versionText(),
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
-	cmd.AddCommand(runCommand(), statusCommand(), configCommand())
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.CompletionOptions.DisableDefaultCmd = true // ours fits a screen
+	cmd.SetHelpCommand(helpCommand(cmd))
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
+	cmd.AddCommand(runCommand(), statusCommand(), configCommand(), versionCommand(), completionCommand())
 	return cmd
 }
 
@@ -52,26 +51,4 @@ func unknown(cmd *cobra.Command, what, given string) error {
 		err = fmt.Errorf("%w; did you mean %s?", err, near[0])
 	}
 	return &exitError{exitUsage, err}
-}
-
-func versionText() string {
-	revision, date := "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				revision = s.Value
-			case "vcs.time":
-				date = s.Value
-			}
-		}
-	}
-	return fmt.Sprintf("nodelet %s (commit %s, %s, %s, %s/%s)", shortVersion(), revision, date, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
-}
-
-func shortVersion() string {
-	if version == "" {
-		return "v0.0.0-dev"
-	}
-	return version
 }

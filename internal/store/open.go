@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// format is the version of the layout that this package reads and writes.
-const format = 1
+// Format is the version of the layout that this package reads and writes.
+const Format = 1
 
 // lockTimeout is how long to wait for a foreign lock on the file itself. An
 // agent that holds the state is found by the lock file, without waiting.
@@ -206,8 +206,8 @@ func prepare(path string, db *bbolt.DB) error {
 		switch {
 		case err != nil || found < 1:
 			return &CorruptError{Path: path, Err: errors.New("it has no format version")}
-		case found > format:
-			return &NewerFormatError{Path: path, Format: found, Supported: format}
+		case found > Format:
+			return &NewerFormatError{Path: path, Format: found, Supported: Format}
 		}
 		return readAll(path, tx)
 	})
@@ -220,7 +220,7 @@ func prepare(path string, db *bbolt.DB) error {
 				return err
 			}
 		}
-		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyFormat), []byte(strconv.Itoa(format)))
+		return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyFormat), []byte(strconv.Itoa(Format)))
 	}))
 }
 
