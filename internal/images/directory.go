@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ const (
 	retryMax      = 30 * time.Minute
 	archivesInDir = 1000
 )
+
+// noStore stands for the runtime among the archives: it is there, and it can
+// import nothing. No file has that name.
+const noStore = ""
 
 // Store is what a Directory needs of a Client.
 type Store interface {
@@ -186,9 +191,14 @@ func (d *Directory) pass(ctx context.Context) (time.Duration, error) {
 		return next, nil
 	}
 	store, err := d.connect(ctx)
+	if err != nil && !isAway(err) {
+		d.fail(Archive{Name: noStore}, err, time.Now())
+		return next, nil
+	}
 	if err != nil {
 		return 0, err
 	}
+	delete(d.attempts, noStore)
 	defer func() { _ = store.Close() }()
 	held, err := store.Archives(ctx)
 	if err != nil {
@@ -224,7 +234,7 @@ func (d *Directory) list() ([]Archive, error) {
 		return nil, err
 	}
 	var archives []Archive
-	there := map[string]bool{}
+	there := map[string]bool{noStore: true}
 	for _, e := range entries {
 		if !isArchive(e.Name()) || len(archives) >= archivesInDir {
 			continue
@@ -291,6 +301,6 @@ func (d *Directory) fail(a Archive, err error, now time.Time) {
 	next.again = now.Add(next.wait)
 	d.attempts[a.Name] = next
 	if !again {
-		d.failed(a.Name, err)
+		d.failed(cmp.Or(a.Name, d.path), err)
 	}
 }

@@ -23,6 +23,7 @@ const patience = 30 * time.Second
 type shelf struct {
 	mu       sync.Mutex
 	away     bool
+	other    error             // of a runtime that can import nothing
 	labels   map[string]string // of images, by name
 	imported []string          // names of archives, in order
 	tries    map[string]int
@@ -34,6 +35,9 @@ func (s *shelf) connect(context.Context) (Store, error) {
 	defer s.mu.Unlock()
 	if s.away {
 		return nil, &UnavailableError{Endpoint: "here", Err: errors.New("away")}
+	}
+	if s.other != nil {
+		return nil, s.other
 	}
 	return s, nil
 }
@@ -272,6 +276,22 @@ func TestDirectoryWithoutContainerd(t *testing.T) {
 	d.shelf.away = false
 	d.shelf.mu.Unlock()
 	d.await("the import", func() bool { return len(d.words()) == 1 })
+}
+
+// TestDirectoryWithOtherRuntime: that nothing can be imported is told once, and
+// nobody waits for it.
+func TestDirectoryWithOtherRuntime(t *testing.T) {
+	d := newDrawer(t)
+	d.shelf.other = errors.New("cannot manage images: the runtime is cri-o")
+	d.put("a.tar", "a:1")
+	stop := d.run()
+	defer stop()
+	d.await("the fault", func() bool { return len(d.words()) == 1 })
+	require.Equal(t, []string{"images: cannot manage images: the runtime is cri-o"}, d.words())
+	d.await("idle", func() bool { return !d.Await(t.Context()) })
+	d.put("b.tar", "b:1")
+	d.await("idle again", func() bool { return !d.Await(t.Context()) })
+	require.Len(t, d.words(), 1)
 }
 
 // TestDirectoryAwait: who misses an image waits for archive after archive, and
