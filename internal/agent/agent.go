@@ -51,6 +51,7 @@ type Agent struct {
 	store   *store.Store
 	salvage *store.Salvage // what was lost of the state, nil when nothing was
 	runtime *runtime.Client
+	images  *imageSources
 	pleg    *pleg.PLEG
 	volumes *volumes.Manager
 	ports   *node.HostPorts
@@ -100,9 +101,11 @@ func build(cfg config.Configuration, version string, dial func(context.Context, 
 	}
 	options := runtimeOptions(cfg, facts)
 	options.Dialer = dial
+	own := &imageSources{socket: dial == nil}
+	options.Credentials, options.Arriving = own.lookup, own.arriving
 	client := runtime.New(options)
 	a := &Agent{
-		cfg: cfg, version: version, salvage: salvage, facts: facts, clock: clock, store: db, runtime: client,
+		cfg: cfg, version: version, salvage: salvage, facts: facts, clock: clock, store: db, runtime: client, images: own,
 		pleg: pleg.New(plegRuntime{client}, pleg.Defaults()), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
 		ports: node.NewHostPorts(), events: events.NewLog("nodelet", facts.Name), board: newBoard(), began: time.Now(),
 		sets: make(chan source.Set), inventories: make(chan map[types.UID]pod.Observation, 1), done: newFinishedSet(),
@@ -157,10 +160,12 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 
 // begin starts all parts but the server.
 func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func()) {
+	a.openImages()
 	outer.run("runtime", a.runtime.Run)
 	a.workers = podworkers.New(outer.ctx, a.workerDeps())
 	a.desired.recover(instances)
 	ready()
+	inner.run("images", a.images.run)
 	for _, s := range a.sources {
 		inner.run("source "+s.name, func(ctx context.Context) error { return s.run(ctx, a.sets) })
 	}
