@@ -25,6 +25,7 @@ const (
 	repeatDelayMin  = 100 * time.Millisecond
 	repeatDelayMax  = 10 * time.Second
 	repeatsFree     = 3 // equal waves in a row that are not delayed
+	tellInspect     = 3 // failed inspections in a row before an event tells
 )
 
 // worker owns one pod. All fields belong to the goroutine of run.
@@ -283,6 +284,10 @@ func (w *worker) waveDone(r waveResult) {
 		delay := min(inspectRetryMin<<min(w.inspectFailures-1, 10), inspectRetryMax)
 		w.notBefore = time.Now().Add(delay)
 		klog.V(2).InfoS("Cannot inspect a pod", "pod", klog.KObj(w.pod), "err", r.inspectErr, "retry", delay)
+		if w.inspectFailures == tellInspect && pod.ClassOf(r.inspectErr) != pod.ClassUnavailable {
+			// That the runtime is away is told once, on the node.
+			w.warn(fmt.Sprintf("%v; it is tried again, and nothing is done to the pod before that works", r.inspectErr))
+		}
 		return
 	}
 	w.inspectFailures = 0

@@ -2,11 +2,12 @@ package podworkers
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
-	"k8s.io/klog/v2"
+	corev1 "k8s.io/api/core/v1"
 
 	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
@@ -80,8 +81,13 @@ func (w *worker) kept(text []byte, rec pod.Record) { w.stored, w.onDisk, w.failu
 
 func (w *worker) failed(err error) {
 	if w.failure == nil {
-		klog.ErrorS(err, "Cannot store the record of a pod; nothing new is started for it", "pod", klog.KObj(w.pod))
+		w.warn(fmt.Sprintf("Cannot store the record of the pod: %v; nothing new is started for it until that works", err))
 	}
 	w.failure = err
 	w.retryAt = time.Now().Add(storeRetry)
+}
+
+// warn tells of trouble with the pod as a whole.
+func (w *worker) warn(message string) {
+	w.deps.Sink.Event(w.pod, plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedSync", Message: message})
 }

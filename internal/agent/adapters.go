@@ -113,7 +113,7 @@ func (v podVolumes) Mounts(ctx context.Context, p *corev1.Pod, container string,
 // sink takes what workers say.
 type sink struct{ a *Agent }
 
-func (s sink) Publish(r podworkers.Report) { s.a.board.put(r) }
+func (s sink) Publish(r podworkers.Report) { s.a.waits(r.Pod, s.a.board.put(r).Waits, r.Waits) }
 
 func (s sink) Event(p *corev1.Pod, e plan.Event) {
 	s.a.event(p, e.Container, e.Type, e.Reason, e.Message)

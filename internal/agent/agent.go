@@ -27,7 +27,6 @@ import (
 	"nodelet.dev/nodelet/pleg"
 	"nodelet.dev/nodelet/podworkers"
 	"nodelet.dev/nodelet/runtime"
-	"nodelet.dev/nodelet/runtime/convert"
 )
 
 // SocketName is the name of the agent's socket in the run directory.
@@ -62,6 +61,7 @@ type Agent struct {
 
 	workers *podworkers.Workers // belongs to syncLoop
 	desired *desired            // belongs to syncLoop
+	ready   readiness           // belongs to syncLoop
 
 	sets        chan source.Set
 	inventories chan map[types.UID]pod.Observation
@@ -137,6 +137,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 			Message: fmt.Sprintf("%v; it is kept as %s, and the pods that run are adopted without their history", s.Cause, s.MovedTo),
 		})
 	}
+	a.announce()
 	listener, err := server.Listen(filepath.Join(a.cfg.RunDirectory, SocketName))
 	if err != nil {
 		return err
@@ -162,6 +163,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func()) {
 	a.openImages()
 	outer.run("runtime", a.runtime.Run)
+	outer.run("events", func(ctx context.Context) error { return a.events.Run(ctx, a.store) })
 	a.workers = podworkers.New(outer.ctx, a.workerDeps())
 	a.desired.recover(instances)
 	ready()
@@ -201,10 +203,6 @@ func (a *Agent) collector() *gc.Collector {
 	}
 }
 
-func (a *Agent) nodeReference() corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.facts.Name}
-}
-
 // effective returns the pod as it runs here: on this node.
 func (a *Agent) effective(p *corev1.Pod) *corev1.Pod {
 	if p.Spec.NodeName == a.facts.Name {
@@ -213,31 +211,6 @@ func (a *Agent) effective(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = a.facts.Name
 	return p
-}
-
-func (a *Agent) event(p *corev1.Pod, container, kind, reason, message string) {
-	a.events.Add(events.Pod(p, events.Container(&p.Spec, container)), kind, reason, message)
-}
-
-// warn tells the author of a pod about its sandbox. That there is no cluster DNS
-// is not told: the usual policy asks for it, and one machine has none.
-func (a *Agent) warn(p *corev1.Pod, w convert.Warning) {
-	if w.Reason != convert.ReasonMissingClusterDNS {
-		a.event(p, "", corev1.EventTypeWarning, w.Reason, w.Message)
-	}
-}
-
-// problem tells what a source could not accept, on the object that it is about.
-func (a *Agent) problem(p source.Problem) {
-	ref := corev1.ObjectReference{APIVersion: "v1", Kind: p.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}
-	if ref.Name == "" {
-		ref = a.nodeReference()
-	}
-	reason := p.Reason
-	if reason == "" {
-		reason = "FailedValidation"
-	}
-	a.events.Add(ref, corev1.EventTypeWarning, reason, p.Message)
 }
 
 // takeInventory lists the runtime once, as soon as that is possible.

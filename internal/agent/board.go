@@ -24,10 +24,13 @@ func newBoard() *board {
 	return &board{reports: map[types.UID]podworkers.Report{}, waiting: map[pod.Key]podworkers.Report{}}
 }
 
-func (b *board) put(r podworkers.Report) {
+// put shows a report and returns the one that it takes the place of.
+func (b *board) put(r podworkers.Report) (before podworkers.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	before = b.reports[r.Pod.UID]
 	b.reports[r.Pod.UID] = r
+	return before
 }
 
 // has reports whether a pod has a worker.

@@ -94,8 +94,10 @@ func (a *Agent) Pods() *corev1.PodList { return a.board.podList() }
 // Reports implements server.Agent: what the workers know, for the state dump.
 func (a *Agent) Reports() []podworkers.Report { return a.board.snapshot() }
 
-// Events implements server.Agent.
-func (a *Agent) Events() []corev1.Event { return a.events.List() }
+// EventsSince implements server.Agent.
+func (a *Agent) EventsSince(revision uint64) (changed []corev1.Event, newest uint64, next <-chan struct{}) {
+	return a.events.Since(revision)
+}
 
 // Status implements server.Agent.
 func (a *Agent) Status(ctx context.Context) server.Status {

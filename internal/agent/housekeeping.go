@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -10,6 +11,7 @@ import (
 // housekeep ends what runs and belongs to nobody (PW-30), and looks after what
 // was left on disk. It does nothing while everything is known.
 func (a *Agent) housekeep(ctx context.Context) {
+	a.tellReadiness(time.Now())
 	a.desired.writeAgain()
 	a.desired.endStrays()
 	if !a.desired.ready() || !a.desired.listed {

@@ -48,8 +48,10 @@ func (refused) Pods() *corev1.PodList {
 	return &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 }
 
-// Events implements server.Agent.
-func (refused) Events() []corev1.Event { return nil }
+// EventsSince implements server.Agent: nothing happens.
+func (refused) EventsSince(uint64) (changed []corev1.Event, newest uint64, next <-chan struct{}) {
+	return nil, 0, nil
+}
 
 // Status implements server.Agent.
 func (r refused) Status(context.Context) server.Status {

@@ -89,6 +89,7 @@ func (s *stage) start() {
 		})
 	}
 	a.goneRound()
+	a.announce()
 	s.a = a
 	s.outer, s.inner = newGroup(context.Background(), false), newGroup(context.Background(), true)
 	a.begin(s.outer, s.inner, instances, func() {})
@@ -226,7 +227,7 @@ func (s *stage) graces(name string) []int64 {
 // events returns the events about an object, as "reason message".
 func (s *stage) events(name string) []string {
 	var list []string
-	for _, e := range s.a.Events() {
+	for _, e := range s.a.events.List() {
 		if e.InvolvedObject.Name == name {
 			list = append(list, e.Reason+" "+e.Message)
 		}
@@ -236,7 +237,7 @@ func (s *stage) events(name string) []string {
 
 func (s *stage) reasons(name string) map[string]int {
 	out := map[string]int{}
-	for _, e := range s.a.Events() {
+	for _, e := range s.a.events.List() {
 		if e.InvolvedObject.Name == name {
 			out[e.Reason] += int(e.Count)
 		}

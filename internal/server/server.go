@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -67,9 +65,7 @@ func Handler(a Agent) http.Handler {
 	mux.HandleFunc("GET /livez", live(a))
 	mux.HandleFunc("GET /readyz", ready(a))
 	mux.HandleFunc("GET /pods", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.Pods()) })
-	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, &corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, Items: a.Events()})
-	})
+	mux.HandleFunc("GET /events", listEvents(a))
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, a.Status(r.Context())) })
 	return mux
 }

@@ -38,7 +38,9 @@ func (*agent) Pods() *corev1.PodList {
 	}
 }
 
-func (*agent) Events() []corev1.Event { return []corev1.Event{{Reason: "Started", Count: 2}} }
+func (*agent) EventsSince(revision uint64) (changed []corev1.Event, newest uint64, next <-chan struct{}) {
+	return []corev1.Event{{Reason: "Started", Count: 2}}, 7, nil
+}
 
 func (*agent) Status(context.Context) server.Status {
 	return server.Status{Version: "v1", Node: "edge", Sources: []server.SourceState{{Name: "file", Delivered: true, Pods: 3}}}

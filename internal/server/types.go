@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Agent is what the server shows.
@@ -14,7 +15,9 @@ type Agent interface {
 	// Checks returns what must hold for the node to be ready.
 	Checks(ctx context.Context) []Check
 	Pods() *corev1.PodList
-	Events() []corev1.Event
+	// EventsSince returns the events that changed after a revision, the revision
+	// of the newest change, and a channel that is closed at the next one.
+	EventsSince(revision uint64) (changed []corev1.Event, newest uint64, next <-chan struct{})
 	Status(ctx context.Context) Status
 }
 
@@ -54,4 +57,11 @@ type SourceState struct {
 	Delivered bool     `json:"delivered"`
 	Pods      int      `json:"pods"`
 	Problems  []string `json:"problems,omitempty"`
+}
+
+// WatchEvent is one change in the answer to a watch of events, as Kubernetes
+// writes it.
+type WatchEvent struct {
+	Type   watch.EventType `json:"type"`
+	Object corev1.Event    `json:"object"`
 }

@@ -1,6 +1,7 @@
 package fakecri
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ type journal struct {
 	maxRunning map[ContainerKey]int
 }
 
-// journalSize bounds the log of calls; the oldest are dropped.
+// journalSize is the default of Options.JournalSize.
 const journalSize = 100_000
 
 func newJournal() journal {
@@ -56,9 +57,10 @@ func (s *Server) begin(rpc string, req any) (int, *Fault) {
 	defer s.mu.Unlock()
 	call := s.describeLocked(rpc, req)
 	j := &s.journal
-	if len(j.calls) >= journalSize {
-		j.calls = slices.Clone(j.calls[journalSize/2:])
-		j.first += journalSize / 2
+	if size := cmp.Or(s.options.JournalSize, journalSize); len(j.calls) >= size {
+		dropped := len(j.calls) - size/2
+		j.calls = slices.Clone(j.calls[dropped:])
+		j.first += dropped
 	}
 	j.calls = append(j.calls, call)
 	return j.first + len(j.calls) - 1, s.strikeLocked(call)

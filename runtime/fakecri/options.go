@@ -36,6 +36,8 @@ type Options struct {
 	Exec func(ctx context.Context, container string, command []string) (result ExecResult, handled bool)
 	// AddressPrefix is the first two numbers of pod addresses, "10.88" by default.
 	AddressPrefix string
+	// JournalSize is how many calls the journal holds; the oldest are dropped. 100,000 by default.
+	JournalSize int
 }
 
 // ExecResult is what a command leaves behind.
