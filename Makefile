@@ -18,7 +18,19 @@ CONTAINERD_TAGS    := no_btrfs,no_zfs,no_devmapper,no_aufs
 CONTAINERD_DIR     := $(BIN)/containerd-$(CONTAINERD_VERSION:v%=%)
 
 # What the demonstration and the tests need of Debian.
-PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2
+PACKAGES := containerd runc containernetworking-plugins busybox-static iptables iproute2 systemd groff-base
+
+# Where `make install` puts things, below DESTDIR.
+DESTDIR ?=
+PREFIX  ?= /usr/local
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+ETC     := /etc/nodelet
+STATE   := /var/lib/nodelet
+BASH_COMPLETION := $(PREFIX)/share/bash-completion/completions/nodelet
+ZSH_COMPLETION  := $(PREFIX)/share/zsh/site-functions/_nodelet
+FISH_COMPLETION := $(PREFIX)/share/fish/vendor_completions.d/nodelet.fish
+# A package that is made below DESTDIR tells systemd when it is unpacked.
+HAS_SYSTEMD = [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]
 
 PKG     ?= ./...
 RUN     ?= .
@@ -38,6 +50,39 @@ test: deps tools build test-unit test-real ## run every test, real containerd in
 
 build: ## build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+
+docs: build ## write the manual pages and the example configuration into bin/docs
+	@rm -rf $(BIN)/docs
+	go run ./packaging/mkdocs $(BIN)/nodelet ./internal/config $(BIN)/docs
+
+## Installation
+
+install: docs ## install the program, its unit, configuration, manual and completions
+	install -D -m 0755 $(BIN)/nodelet $(DESTDIR)$(PREFIX)/bin/nodelet
+	install -d -m 0755 $(DESTDIR)$(UNITDIR)
+	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/systemd/nodelet.service > $(BIN)/docs/nodelet.service
+	install -m 0644 $(BIN)/docs/nodelet.service $(DESTDIR)$(UNITDIR)/nodelet.service
+	install -d -m 0755 $(DESTDIR)$(ETC) $(DESTDIR)$(ETC)/config.d
+	install -d -m 0700 $(DESTDIR)$(ETC)/manifests $(DESTDIR)$(STATE)
+	[ -e $(DESTDIR)$(ETC)/config.yaml ] || install -m 0644 $(BIN)/docs/config.yaml $(DESTDIR)$(ETC)/config.yaml
+	for n in 5 8; do install -d -m 0755 $(DESTDIR)$(PREFIX)/share/man/man$$n; \
+		install -m 0644 $(BIN)/docs/man/man$$n/* $(DESTDIR)$(PREFIX)/share/man/man$$n/; done
+	$(BIN)/nodelet completion bash > $(BIN)/docs/completion.bash
+	$(BIN)/nodelet completion zsh > $(BIN)/docs/completion.zsh
+	$(BIN)/nodelet completion fish > $(BIN)/docs/completion.fish
+	install -D -m 0644 $(BIN)/docs/completion.bash $(DESTDIR)$(BASH_COMPLETION)
+	install -D -m 0644 $(BIN)/docs/completion.zsh $(DESTDIR)$(ZSH_COMPLETION)
+	install -D -m 0644 $(BIN)/docs/completion.fish $(DESTDIR)$(FISH_COMPLETION)
+	if $(HAS_SYSTEMD); then systemctl daemon-reload; fi
+	@echo "nodelet is installed. Next: systemctl enable --now nodelet"
+
+uninstall: ## remove what install put there, but for configuration and state
+	if $(HAS_SYSTEMD); then systemctl disable --now nodelet.service || true; fi
+	rm -f $(DESTDIR)$(PREFIX)/bin/nodelet $(DESTDIR)$(UNITDIR)/nodelet.service
+	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man5/nodelet.yaml.5 $(DESTDIR)$(PREFIX)/share/man/man8/nodelet.8 $(DESTDIR)$(PREFIX)/share/man/man8/nodelet-*.8
+	if $(HAS_SYSTEMD); then systemctl daemon-reload; fi
+	@echo "nodelet is removed. Pods run on. Left in place: $(DESTDIR)$(ETC) and $(DESTDIR)$(STATE)"
 
 ## Checks
 
@@ -112,4 +157,4 @@ $(TOOLS)/gotestsum:
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^## / {sub(/^## /, ""); printf "\n%s\n", $$0} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: demo demo-down test build check fmt vet lint arch deadcode test-unit test-real sim kill bench fuzz golden deps tools containerd help
+.PHONY: demo demo-down test build docs install uninstall check fmt vet lint arch deadcode test-unit test-real sim kill bench fuzz golden deps tools containerd help
