@@ -49,10 +49,7 @@ type Client struct {
 // New returns a client that is not connected yet.
 func New(o Options) *Client {
 	o = o.withDefaults()
-	limit := rate.Inf
-	if o.PullQPS > 0 {
-		limit = rate.Limit(o.PullQPS)
-	}
+	limit, burst := pullRate(o.PullQPS, o.PullBurst)
 	c := &Client{
 		o:             o,
 		dial:          dial,
@@ -61,7 +58,7 @@ func New(o Options) *Client {
 		images:        newImageUsers(),
 		pulls:         newFlights(),
 		pullSlots:     semaphore.NewWeighted(int64(o.MaxParallelPulls)),
-		pullRate:      rate.NewLimiter(limit, o.PullBurst),
+		pullRate:      rate.NewLimiter(limit, burst),
 		sandboxStarts: semaphore.NewWeighted(int64(o.MaxSandboxStarts)),
 		kill:          killByPidfd,
 		maskedPaths:   throttlePaths(),

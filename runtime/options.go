@@ -85,9 +85,6 @@ func (o Options) withDefaults() Options {
 	if o.MaxParallelPulls <= 0 {
 		o.MaxParallelPulls = 4
 	}
-	if o.PullBurst <= 0 {
-		o.PullBurst = max(1, int(2*o.PullQPS))
-	}
 	if o.MaxSandboxStarts <= 0 {
 		o.MaxSandboxStarts = min(max(2*goruntime.NumCPU(), 4), 8)
 	}
