@@ -50,7 +50,7 @@ func newBench(t *testing.T, m *machine) *bench {
 		ports: &ports{holders: map[int32]types.UID{}}, folders: &folders{}, began: time.Now(),
 	}
 	b.deps = &podworkers.Deps{
-		Volumes: b.folders, Ports: b.ports, Store: b.disk, Sink: b.paper, Limits: plan.DefaultLimits(), Now: b.now,
+		Volumes: b.folders, Ports: b.ports, Store: b.disk, Sink: b.paper, Limits: plan.DefaultLimits, Now: b.now,
 		HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd", CallTimeout: 2 * time.Minute,
 	}
 	return b

@@ -111,7 +111,8 @@ type Deps struct {
 	Ports   HostPorts
 	Store   Store
 	Sink    Sink
-	Limits  plan.Limits
+	// Limits returns the delays that hold now. It is called from all workers.
+	Limits func() plan.Limits
 	// Now returns the current moment on the clocks that survive a restart.
 	Now func() pod.Stamp
 	// HostIPs and RuntimeName go into each status.

@@ -70,7 +70,7 @@ func (w *worker) pullDone(r pullResult) {
 	if !r.pull.wanted {
 		return
 	}
-	w.rec = plan.Settle(w.rec, []plan.Result{{Action: a, Err: r.err, Image: r.image.Ref}}, w.deps.Limits, w.deps.Now())
+	w.rec = plan.Settle(w.rec, []plan.Result{{Action: a, Err: r.err, Image: r.image.Ref}}, w.deps.Limits(), w.deps.Now())
 	if e, ok := pullEvent(a, r); ok {
 		w.deps.Sink.Event(w.pod, e)
 	}

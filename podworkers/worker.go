@@ -167,7 +167,7 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 	}
 	next := plan.Compute(plan.Input{
 		Pod: w.pod, Observed: w.withMessages(w.observed), Verdicts: w.verdicts, Record: w.rec,
-		ActedAt: w.actedAt, Now: w.deps.Now(), Limits: w.deps.Limits,
+		ActedAt: w.actedAt, Now: w.deps.Now(), Limits: w.deps.Limits(),
 	})
 	w.rec = next.Record
 	for _, e := range next.Events {
@@ -269,7 +269,7 @@ func (w *worker) waveDone(r waveResult) {
 	w.wave = nil
 	w.actedAt = r.ended
 	now := w.deps.Now()
-	w.rec = plan.Settle(w.rec, r.results, w.deps.Limits, now)
+	w.rec = plan.Settle(w.rec, r.results, w.deps.Limits(), now)
 	if r.stored != nil {
 		w.kept(r.stored, r.record)
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"nodelet.dev/nodelet/internal/agent"
+	"nodelet.dev/nodelet/internal/config"
 	"nodelet.dev/nodelet/internal/logs"
 	"nodelet.dev/nodelet/internal/store"
 	"nodelet.dev/nodelet/internal/systemd"
@@ -19,6 +20,7 @@ func runCommand() *cobra.Command {
 		Short: "Run the agent in the foreground",
 		Long: `Run the agent. It brings the pods of its sources to life and keeps them so.
 SIGTERM or SIGINT ends the agent; the pods run on and are adopted by the next.
+SIGHUP loads the configuration again and looks for manifests at once.
 
 Each flag can be given as a variable too: NODELET_ROOT_DIR for --root-dir.`,
 		Example: `  nodelet run
@@ -31,6 +33,8 @@ Each flag can be given as a variable too: NODELET_ROOT_DIR for --root-dir.`,
 }
 
 func run(cmd *cobra.Command) error {
+	signals, stop := hangups()
+	defer stop()
 	l, err := loadConfig(cmd)
 	if err != nil {
 		return err
@@ -61,10 +65,17 @@ func run(cmd *cobra.Command) error {
 		}
 		return err
 	}
+	again := reloader{
+		hangups: signals, load: func() (config.Loaded, error) { return loadAgain(cmd) }, apply: a.Reload,
+		begins: notifier.Reloading, ends: notifier.Ready,
+	}
 	return supervise(cmd.Context(), notifier, supervised{a.Stalled, a.Narrator().Line}, func(ready func()) error {
-		return a.Run(cmd.Context(), func() {
-			ready()
-			klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+		return again.beside(cmd.Context(), func(serve func()) error {
+			return a.Run(cmd.Context(), func() {
+				ready()
+				serve()
+				klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+			})
 		})
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -57,6 +58,7 @@ func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time
 		fmt.Fprintf(w, "problem  %s\n", st.Problem)
 		return nil
 	}
+	printConfig(w, st)
 	switch r := st.Runtime; {
 	case r.Name == "":
 		fmt.Fprintf(w, "runtime  %s: %s\n", r.Endpoint, r.Problem)
@@ -91,6 +93,16 @@ func printStatus(w io.Writer, st server.Status, pods []corev1.Pod, now time.Time
 		fmt.Fprintf(table, "%s\t%s\t%d/%d\t%s\t%d\t%s\t%s\n", pods[i].Namespace, pods[i].Name, row.Ready, row.Total, row.Status, row.Restarts, age, row.Why)
 	}
 	return table.Flush()
+}
+
+// printConfig tells what of the configuration is not in force.
+func printConfig(w io.Writer, st server.Status) {
+	if st.ConfigProblem != "" {
+		fmt.Fprintf(w, "config   the last good one stays in force\n         ! %s\n", strings.ReplaceAll(st.ConfigProblem, "\n", "\n           "))
+	}
+	if len(st.NeedsRestart) > 0 {
+		fmt.Fprintf(w, "config   a restart applies: %s\n", strings.Join(st.NeedsRestart, ", "))
+	}
 }
 
 func count(n int, what string) string {

@@ -81,6 +81,7 @@ func (d *desired) inventory(pods map[types.UID]pod.Observation) {
 	d.listed = true
 	d.settleAll()
 	d.endStrays()
+	d.admit()
 }
 
 // seen dispatches an observation to the worker of its pod, or keeps it as one

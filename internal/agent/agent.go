@@ -19,6 +19,7 @@ import (
 	"nodelet.dev/nodelet/internal/events"
 	"nodelet.dev/nodelet/internal/gc"
 	"nodelet.dev/nodelet/internal/node"
+	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/server"
 	"nodelet.dev/nodelet/internal/source"
@@ -43,7 +44,7 @@ const (
 
 // Agent is a whole node agent.
 type Agent struct {
-	cfg     config.Configuration
+	cfg     config.Configuration // as of the start
 	version string
 	facts   node.Facts
 	clock   node.Clock
@@ -66,7 +67,10 @@ type Agent struct {
 	sets        chan source.Set
 	inventories chan map[types.UID]pod.Observation
 	done        *finishedSet
-	beat        atomic.Int64 // when syncLoop last finished a round, in nanoseconds since began
+	live        atomic.Pointer[config.Configuration] // with what was applied since
+	reload      atomic.Pointer[reloadView]
+	reloaded    chan struct{} // one token: the live configuration is another one
+	beat        atomic.Int64  // when syncLoop last finished a round, in nanoseconds since began
 	known       atomic.Pointer[sourceView]
 	unwritten   atomic.Int64 // pods of which something could not be stored
 }
@@ -77,6 +81,8 @@ type feed struct {
 	origin   string
 	run      func(context.Context, chan<- source.Set) error
 	problems func() []source.Problem
+	// reload makes the source look now, with the live configuration.
+	reload func(config.Configuration)
 }
 
 // New builds an agent and takes the lock on its root directory. What it finds
@@ -109,7 +115,10 @@ func build(cfg config.Configuration, version string, dial func(context.Context, 
 		pleg: pleg.New(plegRuntime{client}, pleg.Defaults()), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
 		ports: node.NewHostPorts(), events: events.NewLog("nodelet", facts.Name), board: newBoard(), began: time.Now(),
 		sets: make(chan source.Set), inventories: make(chan map[types.UID]pod.Observation, 1), done: newFinishedSet(),
+		reloaded: make(chan struct{}, 1),
 	}
+	a.live.Store(&cfg)
+	a.reload.Store(&reloadView{})
 	a.desired = newDesired(a)
 	a.known.Store(&sourceView{})
 	return a, nil
@@ -189,7 +198,7 @@ func (a *Agent) leave(outer, inner *group) error {
 func (a *Agent) workerDeps() *podworkers.Deps {
 	return &podworkers.Deps{
 		Runtime: workerRuntime{a.runtime, a.warn}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
-		Store: a.store, Sink: sink{a}, Limits: limits(a.cfg), Now: a.now,
+		Store: a.store, Sink: sink{a}, Limits: func() plan.Limits { return limits(*a.live.Load()) }, Now: a.now,
 		HostIPs: a.facts.HostIPs, RuntimeName: "containerd", CallTimeout: a.cfg.RuntimeRequestTimeout.Duration,
 	}
 }

@@ -48,6 +48,14 @@ func (b *board) count() int {
 	return len(b.reports) + len(b.waiting)
 }
 
+// ended reports whether a pod ran to its end.
+func (b *board) ended(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := b.reports[uid].Status
+	return st != nil && (st.Phase == corev1.PodSucceeded || st.Phase == corev1.PodFailed)
+}
+
 func (b *board) forget(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +64,11 @@ func (b *board) forget(uid types.UID) {
 
 // pending shows a pod that waits for the runtime to be listed.
 func (b *board) pending(user *corev1.Pod) {
-	w := pod.Wait{Reason: "RuntimeNotReady", Message: "the container runtime has not listed its pods yet"}
+	b.hold(user, pod.Wait{Reason: "RuntimeNotReady", Message: "the container runtime has not listed its pods yet"})
+}
+
+// hold shows a pod that has no worker yet, and why.
+func (b *board) hold(user *corev1.Pod, w pod.Wait) {
 	r := podworkers.Report{
 		Pod: user, Waits: []pod.Wait{w},
 		Status: &corev1.PodStatus{Phase: corev1.PodPending, Reason: w.Reason, Message: w.Message},

@@ -49,6 +49,9 @@ type desired struct {
 	listed bool
 	// sources is the newest set of each source that delivered.
 	sources map[string]source.Set
+	// waiting are the pods that are to be started as soon as there is room, and
+	// whether that was told.
+	waiting map[pod.Key]bool
 	// told are the problems that were reported, and refused those of names that
 	// two sources want, as of the newest sets.
 	told    map[source.Problem]bool
@@ -62,6 +65,7 @@ func newDesired(a *Agent) *desired {
 	return &desired{
 		a: a, entries: map[pod.Key]*entry{}, byUID: map[types.UID]pod.Key{},
 		strays: map[types.UID]pod.Observation{}, unwritten: map[types.UID]func() error{}, sources: map[string]source.Set{}, told: map[source.Problem]bool{},
+		waiting: map[pod.Key]bool{},
 	}
 }
 
@@ -83,6 +87,7 @@ func (d *desired) apply(set source.Set) {
 	if d.ready() {
 		d.prune()
 	}
+	d.admit()
 }
 
 // wantAll makes the pods of a set what is wanted under their keys. A key that
@@ -192,7 +197,7 @@ func (d *desired) settle(key pod.Key, e *entry) {
 		// It starts when that one is finished.
 	case e.current == nil:
 		if !d.adopt(key, e) {
-			d.start(e, e.user, source.Apply(nil, e.user, d.newUID(e.user)), pod.Record{})
+			d.await(key)
 		}
 	case !e.current.stopping:
 		d.change(e)
@@ -318,6 +323,7 @@ func (d *desired) finished(uid types.UID) {
 		e.current = nil
 	}
 	d.settle(key, e)
+	d.admitFirst(key)
 }
 
 // busy reports whether an instance of the key is still on its way out (INV-4).

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"nodelet.dev/nodelet/internal/config"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/server"
 	"nodelet.dev/nodelet/internal/source"
@@ -28,7 +29,9 @@ func (a *Agent) feeds(instances []pod.Instance) []feed {
 	var list []feed
 	if a.cfg.StaticPodPath != "" {
 		f := &source.File{Path: a.cfg.StaticPodPath, ScanEvery: a.cfg.FileCheckFrequency.Duration, LastGood: good[source.FileName]}
-		list = append(list, feed{name: source.FileName, origin: a.cfg.StaticPodPath, run: f.Run, problems: f.Problems})
+		list = append(list, feed{name: source.FileName, origin: a.cfg.StaticPodPath, run: f.Run, problems: f.Problems, reload: func(c config.Configuration) {
+			f.Rescan(c.FileCheckFrequency.Duration)
+		}})
 	}
 	if a.cfg.StaticPodURL != "" {
 		h := &source.HTTP{URL: a.cfg.StaticPodURL, Header: a.cfg.StaticPodURLHeader, Every: a.cfg.HTTPCheckFrequency.Duration, LastGood: good[source.HTTPName]}
@@ -36,7 +39,9 @@ func (a *Agent) feeds(instances []pod.Instance) []feed {
 		if u, err := url.Parse(origin); err == nil {
 			origin = u.Redacted()
 		}
-		list = append(list, feed{name: source.HTTPName, origin: origin, run: h.Run, problems: h.Problems})
+		list = append(list, feed{name: source.HTTPName, origin: origin, run: h.Run, problems: h.Problems, reload: func(c config.Configuration) {
+			h.Fetch(c.StaticPodURLHeader, c.HTTPCheckFrequency.Duration)
+		}})
 	}
 	return list
 }

@@ -102,6 +102,8 @@ func (a *Agent) EventsSince(revision uint64) (changed []corev1.Event, newest uin
 // Status implements server.Agent.
 func (a *Agent) Status(ctx context.Context) server.Status {
 	out := server.Status{Version: a.version, Node: a.facts.Name, Started: a.began, RootDir: a.cfg.RootDirectory, Sources: a.sourceStates()}
+	reload := a.reload.Load()
+	out.ConfigProblem, out.NeedsRestart = reload.problem, reload.restart
 	out.Runtime.Endpoint = a.cfg.ContainerRuntimeEndpoint
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -14,6 +14,7 @@ func (a *Agent) housekeep(ctx context.Context) {
 	a.tellReadiness(time.Now())
 	a.desired.writeAgain()
 	a.desired.endStrays()
+	a.desired.admit() // a pod that ran to its end makes room
 	if !a.desired.ready() || !a.desired.listed {
 		return
 	}

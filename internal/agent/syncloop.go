@@ -42,6 +42,8 @@ func (a *Agent) syncLoop(ctx context.Context) {
 			a.handleFinished()
 		case pods := <-a.inventories:
 			a.handleInventory(pods)
+		case <-a.reloaded:
+			a.desired.admit()
 		case <-resync.C:
 			a.workers.Poke()
 		case <-housekeeping.C:
@@ -101,6 +103,7 @@ func (a *Agent) handleFinished() {
 	for _, uid := range a.done.take() {
 		a.desired.finished(uid)
 	}
+	a.desired.admit()
 }
 
 func (a *Agent) handleInventory(pods map[types.UID]pod.Observation) {

@@ -34,7 +34,14 @@ type Status struct {
 	Started time.Time `json:"started"`
 	RootDir string    `json:"rootDir"`
 	// Problem is why the agent does nothing at all; empty when it works.
-	Problem string        `json:"problem,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// ConfigProblem is why the configuration was not taken when it was loaded
+	// again; empty when it was.
+	ConfigProblem string `json:"configProblem,omitempty"`
+	// NeedsRestart are the fields of the configuration that changed and that only
+	// a restart applies.
+	NeedsRestart []string `json:"needsRestart,omitempty"`
+
 	Runtime RuntimeState  `json:"runtime"`
 	Sources []SourceState `json:"sources"`
 }
