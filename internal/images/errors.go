@@ -50,15 +50,24 @@ func badArchive(format string, args ...any) error {
 type source struct {
 	reader io.Reader
 	err    error
+	ended  bool
 }
 
 // Read implements [io.Reader].
 func (s *source) Read(b []byte) (int, error) {
 	n, err := s.reader.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
+		s.ended = true
+	} else if err != nil {
 		s.err = err
 	}
 	return n, err
+}
+
+// cut reports whether an import failed because the archive is too short. A
+// connection that breaks can say the same, before the archive has ended.
+func (s *source) cut(err error) bool {
+	return errors.Is(s.err, io.ErrUnexpectedEOF) || s.ended && errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // importFailed says what a failure to import means. Some of it reaches us as
@@ -69,12 +78,15 @@ func importFailed(err error, from *source) error {
 	if isAway(err) {
 		return fmt.Errorf("cannot import: containerd went away: %w", err)
 	}
+	if strings.HasSuffix(text, "failed to send write: EOF") { // the stream to containerd
+		return fmt.Errorf("cannot import: containerd went away: %w: %w", errdefs.ErrUnavailable, err)
+	}
 	switch {
-	case from.err != nil && !errors.Is(from.err, io.ErrUnexpectedEOF) && !damaged(from.err):
+	case from.err != nil && !from.cut(err) && !damaged(from.err):
 		return fmt.Errorf("cannot read the archive: %w", from.err)
 	case strings.Contains(text, "no space left on device"), strings.Contains(text, "disk quota exceeded"):
 		return fmt.Errorf("cannot import: the disk of containerd is full; make room, such as with nodelet images rm, and import again: %w", err)
-	case errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(text, "unexpected EOF"):
+	case from.cut(err):
 		return badArchive("cannot import: the archive is cut short; copy it again: %w", err)
 	case damaged(err), strings.Contains(text, "wrong diff id"), strings.Contains(text, "invalid diff"):
 		return badArchive("cannot import: the archive is damaged; copy it again: %w", err)

@@ -96,10 +96,10 @@ func (c *Client) load(ctx context.Context, from *source, name string) ([]images.
 		// The checksum of a compressed archive comes after the end of the tar.
 		_, err = io.Copy(io.Discard, decompressed)
 	}
+	if from.err == nil {
+		from = decompressed
+	}
 	if err != nil {
-		if from.err == nil {
-			from = decompressed
-		}
 		return nil, importFailed(err, from)
 	}
 	text, err := content.ReadBlob(ctx, store, index)

@@ -340,6 +340,34 @@ func TestRealImportFaults(t *testing.T) {
 	})
 }
 
+// TestRealImportWithoutContainerd: that containerd goes away in the middle is no
+// fault of the archive.
+func TestRealImportWithoutContainerd(t *testing.T) {
+	flavors(t, func(t *testing.T, r *onRig) {
+		t.Helper()
+		whole := docker(t, map[string]v1.Image{"site.local/app:1": build(t, "away")})
+		in, out := io.Pipe()
+		killed := make(chan error, 1)
+		go func() {
+			_, err := out.Write(whole[:len(whole)/2])
+			killed <- errors.Join(err, r.containerd.Kill9(t.Context()))
+			_, err = out.Write(whole[len(whole)/2:])
+			_ = out.CloseWithError(err)
+		}()
+		_, err := r.Import(t.Context(), in, images.ImportOptions{})
+		require.NoError(t, <-killed)
+		require.NoError(t, in.Close())
+		require.Error(t, err)
+		var bad *images.ArchiveError
+		require.NotErrorAs(t, err, &bad)
+		require.ErrorContains(t, err, "cannot import: containerd went away")
+		require.NoError(t, r.containerd.Restart(t.Context()))
+		_, err = r.Import(t.Context(), bytes.NewReader(whole), images.ImportOptions{})
+		require.NoError(t, err)
+		require.NoError(t, r.use("site.local/app:1"))
+	})
+}
+
 // broken is a reader whose disk failed.
 type broken struct{}
 
