@@ -50,10 +50,13 @@ func (d *desired) admit() {
 // admitFirst starts the pod that waits under a key before others do: it takes the
 // place of the instance that has just ended.
 func (d *desired) admitFirst(key pod.Key) {
-	if _, waits := d.waiting[key]; !waits || d.taken() >= int(d.a.live.Load().MaxPods) {
+	e := d.entries[key]
+	if _, waits := d.waiting[key]; !waits || e == nil || e.user == nil || e.current != nil || d.busy(key) {
 		return
 	}
-	e := d.entries[key]
+	if d.taken() >= int(d.a.live.Load().MaxPods) {
+		return
+	}
 	delete(d.waiting, key)
 	d.start(e, e.user, source.Apply(nil, e.user, d.newUID(e.user)), pod.Record{})
 }
