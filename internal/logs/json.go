@@ -69,12 +69,11 @@ func levelName(level slog.Level) string {
 }
 
 // subject names what a line is about in the same words whoever wrote it: pod,
-// namespace, podUID and container. Events have the pod as their object and the
-// container as a field of its spec.
+// namespace, podUID and container.
 func subject(a slog.Attr) []slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Key {
-	case "pod", "object":
+	case "pod":
 		namespace, name := "", a.Value.String()
 		if a.Value.Kind() == slog.KindGroup {
 			for _, part := range a.Value.Group() {
@@ -88,28 +87,13 @@ func subject(a slog.Attr) []slog.Attr {
 		} else if before, after, ok := strings.Cut(name, "/"); ok {
 			namespace, name = before, after
 		}
-		key := "pod"
-		if namespace == "" {
-			key = a.Key // objects of the node itself are no pods
-		}
-		out := []slog.Attr{slog.String(key, name)}
+		out := []slog.Attr{slog.String("pod", name)}
 		if namespace != "" {
 			out = append(out, slog.String("namespace", namespace))
 		}
 		return out
 	case "containerName":
 		return []slog.Attr{{Key: "container", Value: a.Value}}
-	case "field":
-		if name, ok := containerOf(a.Value.String()); ok {
-			return []slog.Attr{slog.String("container", name)}
-		}
 	}
 	return []slog.Attr{a}
-}
-
-// containerOf returns the name in a field path such as "spec.containers{web}".
-func containerOf(path string) (string, bool) {
-	_, rest, ok := strings.Cut(path, "ontainers{")
-	name, found := strings.CutSuffix(rest, "}")
-	return name, ok && found
 }

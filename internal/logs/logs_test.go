@@ -41,7 +41,7 @@ func logAll() {
 	klog.V(1).InfoS("Acting", "container", "main", "multi", "a\nb")
 	klog.V(2).InfoS("hidden")
 	klog.Warningf("old %s", "way")
-	slog.Warn("Event", "object", "dock/web", "field", "spec.containers{main}", "message", "told")
+	slog.Warn("Event", "pod", "dock/web", "object", "Node/edge", "containerName", "main", "message", "told")
 }
 
 // TestText: what is not read by people at once is klog's own text, with the place
@@ -55,7 +55,7 @@ func TestText(t *testing.T) {
 	require.Regexp(t, `^I.* logs_test.go:\d+\] "Ready" node="edge" count=2$`, lines[1])
 	require.Contains(t, out.String(), `W`)
 	require.Regexp(t, `(?m)^W.*\] "old way"$`, out.String())
-	require.Regexp(t, `(?m)^W.* logs_test.go:\d+\] "Event" object="dock/web"`, out.String())
+	require.Regexp(t, `(?m)^W.* logs_test.go:\d+\] "Event" pod="dock/web"`, out.String())
 	require.NotContains(t, out.String(), "hidden")
 }
 
@@ -93,7 +93,7 @@ func TestJSON(t *testing.T) {
 		{"level": "info", "msg": "Ready", "node": "edge", "count": 2.0},
 		{"level": "debug", "v": 1.0, "msg": "Acting", "container": "main", "multi": "a\nb"},
 		{"level": "warning", "msg": "old way"},
-		{"level": "warning", "msg": "Event", "pod": "web", "namespace": "dock", "container": "main", "message": "told"},
+		{"level": "warning", "msg": "Event", "pod": "web", "namespace": "dock", "object": "Node/edge", "container": "main", "message": "told"},
 	}, lines)
 }
 
