@@ -2,9 +2,12 @@ package main
 
 import (
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -177,4 +180,29 @@ func TestWatchdogSettings(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "often")
 	text := exits(t, exitFailure, n.bin, "run", "--config", n.config(), "--root-dir", filepath.Join(n.dir, "root"), "--run-dir", filepath.Join(n.dir, "run"))
 	require.Contains(t, text, "nodelet: cannot read the watchdog interval from WATCHDOG_USEC")
+}
+
+// TestServiceManagerReload: a reload is told from its begin to its end, with the
+// time that Type=notify-reload wants, and a bad configuration ends it too.
+func TestServiceManagerReload(t *testing.T) {
+	n := bare(t, binary(t))
+	n.serve()
+	m := supervisedBy(t, n)
+	n.start()
+	m.awaitTold(n, 0, "READY=1")
+	good, err := os.ReadFile(n.config())
+	require.NoError(t, err)
+	for _, text := range []string{string(good), "nonsense: [", string(good)} {
+		require.NoError(t, os.WriteFile(n.config(), []byte(text), 0o600))
+		mark := len(m.told(0))
+		require.NoError(t, n.process.Process.Signal(syscall.SIGHUP))
+		m.awaitTold(n, mark, "READY=1")
+		steps := slices.DeleteFunc(m.told(mark), func(text string) bool {
+			return !strings.HasPrefix(text, "READY=") && !strings.HasPrefix(text, "RELOADING=")
+		})
+		require.Len(t, steps, 2)
+		require.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=[1-9]\d+$`, steps[0])
+		require.Equal(t, "READY=1", steps[1])
+	}
+	m.awaitFed(n, "after a reload that failed")
 }
