@@ -1,6 +1,8 @@
 package events
 
 import (
+	"log/slog"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 )
@@ -15,9 +17,11 @@ func write(e *corev1.Event, message string) {
 			subject = append(subject, "container", c)
 		}
 	}
-	text := "Event"
+	subject = append(subject, "reason", e.Reason, "message", message, "count", e.Count)
 	if e.Type == corev1.EventTypeWarning {
-		text = "Warning event"
+		// klog has no warnings with fields; slog goes to the same place.
+		slog.Warn("Warning event", subject...)
+		return
 	}
-	klog.InfoS(text, append(subject, "reason", e.Reason, "message", message, "count", e.Count)...)
+	klog.InfoS("Event", subject...)
 }
