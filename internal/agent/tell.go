@@ -81,9 +81,12 @@ func (a *Agent) warn(p *corev1.Pod, w convert.Warning) {
 // problem tells what a source could not accept, on the object that it is about.
 func (a *Agent) problem(p source.Problem) {
 	ref := corev1.ObjectReference{APIVersion: "v1", Kind: p.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}
-	reason := "FailedValidation" // upstream's word, whatever the fault
-	if ref.Name == "" {
+	reason := "FailedValidation" // upstream's word for whatever is wrong with an object
+	switch {
+	case ref.Name == "":
 		ref, reason = a.nodeReference(), cmp.Or(p.Reason, reason)
+	case p.Reason == "Duplicate": // nothing is wrong with the object itself
+		reason = p.Reason
 	}
 	a.events.Add(ref, corev1.EventTypeWarning, reason, p.Message)
 }
