@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"bytes"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +17,7 @@ import (
 // minute at most, and its absence is logged once a minute.
 func TestNarrator(t *testing.T) {
 	onStage(t, fakecri.Options{}, file, func(s *stage) {
-		var log bytes.Buffer
+		var log logged
 		klog.LogToStderr(false)
 		klog.SetOutput(io.Discard)
 		klog.SetOutputBySeverity("INFO", &log) // of all severities, once
@@ -70,6 +70,30 @@ func TestNarrator(t *testing.T) {
 			log.Reset()
 		}
 	})
+}
+
+// logged is a log that is written and read at the same time.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logged) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
 }
 
 // TestStalled: neither an idle node nor a runtime that hangs or has gone makes a
