@@ -2,38 +2,66 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // readyWait bounds every wait for pods.
-const readyWait = 3 * time.Minute
+const readyWait = 5 * time.Minute
 
-// agent is a nodelet under measurement.
+// agent is a node agent under measurement: a program that runs the pods of a
+// directory of manifests.
 type agent struct {
-	bin, dir, endpoint string
-	process            *exec.Cmd
-	http               *http.Client
+	subject string
+	dir     string
+	args    []string
+	// tidy says that a removed pod leaves no sandbox behind.
+	tidy    bool
+	files   map[string]string // what it needs, by path below dir
+	process *exec.Cmd
 }
 
-func newAgent(bin, dir, endpoint string) *agent {
-	a := &agent{bin: bin, dir: dir, endpoint: endpoint}
-	a.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", a.path("run", "nodelet.sock"))
-	}}}
+// newNodelet returns nodelet with a limit of pods that no measurement reaches.
+func newNodelet(bin, dir, endpoint string) *agent {
+	a := &agent{subject: subjectNodelet, dir: dir, tidy: true, files: map[string]string{
+		"config.yaml": "apiVersion: config.nodelet.dev/v1alpha1\nkind: NodeletConfiguration\nmaxPods: 10000\n",
+	}}
+	a.args = []string{
+		bin, "run", "--config", a.path("config.yaml"), "--root-dir", a.path("root"), "--run-dir", a.path("run"),
+		"--pod-logs-dir", a.path("logs"), "--static-pod-path", a.path("manifests"), "--runtime-endpoint", endpoint,
+	}
+	return a
+}
+
+// newKubelet returns a kubelet without an API server, as lean as its settings
+// allow: no server, no evictions, no cgroups of its own.
+func newKubelet(bin, dir, endpoint string) *agent {
+	a := &agent{subject: subjectKubelet, dir: dir}
+	a.files = map[string]string{"config.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+staticPodPath: %s
+fileCheckFrequency: 20s
+containerRuntimeEndpoint: %s
+podLogsDir: %s
+enableServer: false
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+maxPods: 10000
+localStorageCapacityIsolation: false
+evictionHard: {memory.available: "0%%", nodefs.available: "0%%", imagefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.inodesFree: "0%%"}
+imageGCHighThresholdPercent: 100
+registryPullQPS: 0
+`, a.path("manifests"), endpoint, a.path("logs"))}
+	a.args = []string{bin, "--config", a.path("config.yaml"), "--root-dir", a.path("root"), "--cert-dir", a.path("pki"), "--hostname-override", "bench"}
 	return a
 }
 
@@ -41,78 +69,48 @@ func (a *agent) path(elem ...string) string {
 	return filepath.Join(append([]string{a.dir}, elem...)...)
 }
 
-func (a *agent) start(ctx context.Context) error {
+func (a *agent) pid() int { return a.process.Process.Pid }
+
+// start starts the agent; when it is ready shows in what it does.
+func (a *agent) start(context.Context) error {
 	if err := os.MkdirAll(a.path("manifests"), 0o700); err != nil {
 		return err
 	}
-	log, err := os.Create(a.path("log"))
+	for name, text := range a.files {
+		if err := os.WriteFile(a.path(name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	log, err := os.OpenFile(a.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	//nolint:noctx // it is ended in order, after the last measurement
-	a.process = exec.Command(a.bin, "run", "--root-dir", a.path("root"), "--run-dir", a.path("run"), "--pod-logs-dir", a.path("logs"),
-		"--static-pod-path", a.path("manifests"), "--runtime-endpoint", a.endpoint)
+	a.process = exec.Command(a.args[0], a.args[1:]...) //nolint:noctx // it is ended in order, after the last measurement
 	a.process.Stdout, a.process.Stderr = log, log
-	if err := a.process.Start(); err != nil {
-		return err
-	}
-	return a.wait(ctx, func([]corev1.Pod) bool { return true })
+	return a.process.Start()
 }
 
 func (a *agent) stop() error {
 	if err := a.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return a.process.Wait()
-}
-
-// wait polls slowly, so that the waiting costs little of what is measured.
-func (a *agent) wait(ctx context.Context, holds func([]corev1.Pod) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWait)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nodelet/pods", http.NoBody)
-		if err != nil {
-			return err
-		}
-		var list corev1.PodList
-		if resp, err := a.http.Do(req); err == nil {
-			err = json.NewDecoder(resp.Body).Decode(&list)
-			_ = resp.Body.Close()
-			if err == nil && holds(list.Items) {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the pods are not as wanted: %w; see %s", ctx.Err(), a.path("log"))
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := a.process.Wait(); err != nil {
+		return fmt.Errorf("%s did not end well: %w", a.subject, err)
 	}
+	return nil
 }
 
-func (a *agent) waitReady(ctx context.Context, n int) error {
-	return a.wait(ctx, func(pods []corev1.Pod) bool {
-		ready := 0
-		for i := range pods {
-			if pods[i].Status.Phase == corev1.PodRunning && len(pods[i].Status.ContainerStatuses) > 0 && pods[i].Status.ContainerStatuses[0].Ready {
-				ready++
-			}
-		}
-		return ready == n && len(pods) == n
-	})
-}
-
+// manifest is a pod whose program ends when it is told to.
 func manifest(name string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, namespace: bench}
 spec:
-  terminationGracePeriodSeconds: 0
+  terminationGracePeriodSeconds: 2
   containers:
-  - {name: main, image: "nodelet.local/busybox:1", command: [sleep, infinity]}
+  - {name: main, image: "nodelet.local/busybox:1", imagePullPolicy: IfNotPresent, command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"]}
 `, name)
 }
 
@@ -132,50 +130,35 @@ func (a *agent) apply(names ...string) (time.Time, error) {
 	return began, nil
 }
 
-// clear removes all manifests and waits until the pods are gone.
-func (a *agent) clear(ctx context.Context) error {
+// clear removes all manifests and returns when it began.
+func (a *agent) clear() (time.Time, error) {
 	files, err := filepath.Glob(a.path("manifests", "*.yaml"))
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
+	began := time.Now()
 	for _, f := range files {
 		if err := os.Remove(f); err != nil {
+			return began, err
+		}
+	}
+	return began, nil
+}
+
+// await polls until something holds, slowly, so that the waiting costs little of
+// what is measured.
+func (a *agent) await(ctx context.Context, every time.Duration, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	for {
+		ok, err := holds()
+		if ok || err != nil {
 			return err
 		}
-	}
-	return a.wait(ctx, func(pods []corev1.Pod) bool { return len(pods) == 0 })
-}
-
-// cpu returns the processor time that the agent has used.
-func (a *agent) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.process.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	user, err1 := strconv.Atoi(f[11])
-	system, err2 := strconv.Atoi(f[12])
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
-}
-
-// memory returns the resident and the anonymous memory of the agent in MB.
-func (a *agent) memory() (resident, anonymous float64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.process.Process.Pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		kb, _ := strconv.ParseFloat(f[1], 64)
-		switch f[0] {
-		case "VmRSS:":
-			resident = kb / 1024
-		case "RssAnon:":
-			anonymous = kb / 1024
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the pods of %s are not as wanted: %w; see %s", a.subject, ctx.Err(), a.path("log"))
+		case <-time.After(every):
 		}
 	}
-	return resident, anonymous, nil
 }

@@ -185,12 +185,32 @@ func (r *raw) started(ctx context.Context, id string) (time.Time, error) {
 	return time.Unix(0, s.GetStatus().GetStartedAt()), nil
 }
 
+// remove ends a pod as an agent does: the container first.
 func (r *raw) remove(ctx context.Context, p rawPod) error {
+	if _, err := r.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: p.container, Timeout: 2}); err != nil {
+		return fmt.Errorf("cannot stop a container: %w", err)
+	}
 	if _, err := r.rt.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
 		return fmt.Errorf("cannot stop a sandbox: %w", err)
 	}
 	_, err := r.rt.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox})
 	return err
+}
+
+// once makes one pod and removes it, and returns how long each took.
+func (r *raw) once(ctx context.Context) (made, removed time.Duration, err error) {
+	began := time.Now()
+	p, err := r.pod(ctx, r.name())
+	if err != nil {
+		return 0, 0, err
+	}
+	at, err := r.started(ctx, p.container)
+	if err != nil {
+		return 0, 0, err
+	}
+	removing := time.Now()
+	err = r.remove(ctx, p)
+	return at.Sub(began), time.Since(removing), err
 }
 
 // burst makes n pods with so many in the making at once, and returns the time to
@@ -235,26 +255,6 @@ func (r *raw) burst(ctx context.Context, n, concurrency int) (last time.Duration
 		}
 	}
 	return last, nil
-}
-
-// instances returns the containers of a pod called name, newest first, as the
-// runtime has them.
-func (r *raw) instances(ctx context.Context, name string) ([]*runtimeapi.ContainerStatus, error) {
-	list, err := r.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		LabelSelector: map[string]string{"io.kubernetes.pod.name": name},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list containers: %w", err)
-	}
-	var out []*runtimeapi.ContainerStatus
-	for _, c := range list.GetContainers() {
-		s, err := r.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
-		if err != nil {
-			return nil, fmt.Errorf("cannot get the status of a container: %w", err)
-		}
-		out = append(out, s.GetStatus())
-	}
-	return out, nil
 }
 
 // pid returns the first process of a container.
