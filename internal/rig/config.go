@@ -12,6 +12,7 @@ import (
 const configDebian = `version = 2
 root = %[1]q
 state = %[2]q
+disabled_plugins = [%[11]s]
 
 [grpc]
   address = %[3]q
@@ -38,13 +39,14 @@ state = %[2]q
       runtime_type = "io.containerd.runc.v2"
 
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
+        SystemdCgroup = %[12]t
         Root = %[10]q
 `
 
 const configV2 = `version = 3
 root = %[1]q
 state = %[2]q
+disabled_plugins = [%[11]s]
 
 [grpc]
   address = %[3]q
@@ -74,13 +76,15 @@ state = %[2]q
     runtime_type = 'io.containerd.runc.v2'
 
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      SystemdCgroup = false
+      SystemdCgroup = %[12]t
       Root = %[10]q
 
 [plugins.'io.containerd.grpc.v1.cri']
   stream_server_address = '127.0.0.1'
   stream_server_port = '0'
 `
+
+const cniConfigName = "10-nodelet.conflist"
 
 // layout names what lies where in an instance's directory.
 type layout string
@@ -96,14 +100,26 @@ func (l layout) log() string      { return l.file("containerd.log") }
 func (l layout) config() string   { return l.file("config.toml") }
 func (l layout) cniConf() string  { return l.file("cni", "net.d") }
 
-func writeConfig(l layout, flavor Flavor) error {
+// Settings are faults of an administrator, for tests of what is said about them. The zero value has none.
+type Settings struct {
+	// DisableCRI disables the CRI plug-in, as some packages of containerd do.
+	DisableCRI bool
+	// SystemdCgroup sets the cgroup driver that cannot work without systemd. The default is cgroupfs, also where systemd
+	// runs: a private instance must not depend on who is PID 1.
+	SystemdCgroup bool
+}
+
+func writeConfig(l layout, flavor Flavor, s Settings) error {
 	format := configDebian
 	if flavor == V2 {
 		format = configV2
 	}
-	// cgroupfs on purpose, also where systemd runs: a private instance must not depend on who is PID 1.
+	disabled := ""
+	if s.DisableCRI {
+		disabled = strconv.Quote("io.containerd.grpc.v1.cri")
+	}
 	text := fmt.Sprintf(format, l.file("root"), l.state(), l.socket(), l.file("opt"), PauseImage, !mayLowerOOMScore(),
-		cniPluginDir, l.cniConf(), "overlayfs", l.runcRoot())
+		cniPluginDir, l.cniConf(), "overlayfs", l.runcRoot(), disabled, s.SystemdCgroup)
 	if err := os.WriteFile(l.config(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("cannot write containerd's configuration: %w", err)
 	}
@@ -142,7 +158,7 @@ func writeCNI(l layout, n network, masquerade bool) error {
 	if err := os.MkdirAll(l.cniConf(), 0o755); err != nil {
 		return fmt.Errorf("cannot write the CNI configuration: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(l.cniConf(), "10-nodelet.conflist"), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.cniConf(), cniConfigName), data, 0o600); err != nil {
 		return fmt.Errorf("cannot write the CNI configuration: %w", err)
 	}
 	return nil

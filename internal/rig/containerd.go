@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
+	versionapi "github.com/containerd/containerd/api/services/version/v1"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -96,7 +98,7 @@ func (c *Containerd) prepare(ctx context.Context, o Options) error {
 	if c.saved.Network, err = pickNetwork(ctx); err != nil {
 		return err
 	}
-	if err := writeConfig(c.layout, o.Flavor); err != nil {
+	if err := writeConfig(c.layout, o.Flavor, Settings{}); err != nil {
 		return err
 	}
 	return writeCNI(c.layout, c.saved.Network, o.Masquerade)
@@ -190,6 +192,35 @@ func (c *Containerd) Restart(ctx context.Context) error {
 	}
 	return c.waitReady(ctx)
 }
+
+// Reconfigure writes the configuration anew and restarts the daemon with it. It waits until CRI is ready, or where that
+// is disabled until containerd answers.
+func (c *Containerd) Reconfigure(ctx context.Context, s Settings) error {
+	if err := writeConfig(c.layout, c.saved.Flavor, s); err != nil {
+		return err
+	}
+	if !s.DisableCRI {
+		return c.Restart(ctx)
+	}
+	if err := c.daemon.terminate(ctx); err != nil {
+		return err
+	}
+	if err := c.startDaemon(); err != nil {
+		return err
+	}
+	return c.withRuntime(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return poll(ctx, func() error {
+			if !c.daemon.running() {
+				return errGone
+			}
+			_, err := versionapi.NewVersionClient(conn).Version(ctx, &emptypb.Empty{})
+			return err
+		})
+	})
+}
+
+// CNIConfig is the path of the instance's network configuration.
+func (c *Containerd) CNIConfig() string { return filepath.Join(c.layout.cniConf(), cniConfigName) }
 
 func (c *Containerd) waitReady(ctx context.Context) error {
 	return c.withRuntime(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
