@@ -32,7 +32,7 @@ a container runtime such as containerd. It needs no control plane.`,
 	cmd.CompletionOptions.DisableDefaultCmd = true // ours fits a screen
 	cmd.SetHelpCommand(helpCommand(cmd))
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
-	cmd.AddCommand(runCommand(), statusCommand(), eventsCommand(), configCommand(), imagesCommand(), versionCommand(), completionCommand(), docsCommand())
+	cmd.AddCommand(runCommand(), checkCommand(), statusCommand(), eventsCommand(), configCommand(), imagesCommand(), versionCommand(), completionCommand(), docsCommand())
 	return cmd
 }
 

@@ -121,7 +121,7 @@ func (h klogText) WithGroup(name string) slog.Handler { return klogText{h.sink.W
 func Stderr() Destination {
 	d := Destination{Out: os.Stderr, JournalSocket: journalSocket}
 	d.Journal = isStream(os.Stderr, os.Getenv("JOURNAL_STREAM"))
-	d.Terminal = !d.Journal && isTerminal(os.Stderr)
+	d.Terminal = !d.Journal && IsTerminal(os.Stderr)
 	d.Color = d.Terminal && Color(os.Getenv)
 	return d
 }

@@ -156,7 +156,7 @@ func TestDestination(t *testing.T) {
 	require.True(t, isStream(f, itoa(st.Dev)+":"+itoa(st.Ino)))
 	require.False(t, isStream(f, itoa(st.Dev)+":"+itoa(st.Ino+1)))
 	require.False(t, isStream(f, ""))
-	require.False(t, isTerminal(f))
+	require.False(t, IsTerminal(f))
 	env := map[string]string{}
 	getenv := func(name string) string { return env[name] }
 	require.True(t, Color(getenv))
