@@ -24,6 +24,7 @@ PACKAGES := containerd runc containernetworking-plugins busybox-static iptables 
 DESTDIR ?=
 PREFIX  ?= /usr/local
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+SYSUSERS ?= $(PREFIX)/lib/sysusers.d/nodelet.conf
 ETC     := /etc/nodelet
 STATE   := /var/lib/nodelet
 BASH_COMPLETION := $(PREFIX)/share/bash-completion/completions/nodelet
@@ -62,6 +63,7 @@ install: docs ## install the program, its unit, configuration, manual and comple
 	install -d -m 0755 $(DESTDIR)$(UNITDIR)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/systemd/nodelet.service > $(BIN)/docs/nodelet.service
 	install -m 0644 $(BIN)/docs/nodelet.service $(DESTDIR)$(UNITDIR)/nodelet.service
+	install -D -m 0644 packaging/systemd/nodelet.sysusers $(DESTDIR)$(SYSUSERS)
 	install -d -m 0755 $(DESTDIR)$(ETC) $(DESTDIR)$(ETC)/config.d
 	install -d -m 0700 $(DESTDIR)$(ETC)/manifests $(DESTDIR)$(STATE)
 	[ -e $(DESTDIR)$(ETC)/config.yaml ] || install -m 0644 $(BIN)/docs/config.yaml $(DESTDIR)$(ETC)/config.yaml
@@ -73,12 +75,12 @@ install: docs ## install the program, its unit, configuration, manual and comple
 	install -D -m 0644 $(BIN)/docs/completion.bash $(DESTDIR)$(BASH_COMPLETION)
 	install -D -m 0644 $(BIN)/docs/completion.zsh $(DESTDIR)$(ZSH_COMPLETION)
 	install -D -m 0644 $(BIN)/docs/completion.fish $(DESTDIR)$(FISH_COMPLETION)
-	if $(HAS_SYSTEMD); then systemctl daemon-reload; fi
+	if $(HAS_SYSTEMD); then systemd-sysusers $(SYSUSERS); systemctl daemon-reload; fi
 	@echo "nodelet is installed. Next: systemctl enable --now nodelet"
 
 uninstall: ## remove what install put there, but for configuration and state
 	if $(HAS_SYSTEMD); then systemctl disable --now nodelet.service || true; fi
-	rm -f $(DESTDIR)$(PREFIX)/bin/nodelet $(DESTDIR)$(UNITDIR)/nodelet.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/nodelet $(DESTDIR)$(UNITDIR)/nodelet.service $(DESTDIR)$(SYSUSERS)
 	rm -f $(DESTDIR)$(BASH_COMPLETION) $(DESTDIR)$(ZSH_COMPLETION) $(DESTDIR)$(FISH_COMPLETION)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man5/nodelet.yaml.5 $(DESTDIR)$(PREFIX)/share/man/man8/nodelet.8 $(DESTDIR)$(PREFIX)/share/man/man8/nodelet-*.8
 	if $(HAS_SYSTEMD); then systemctl daemon-reload; fi

@@ -78,6 +78,7 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, []string{
 		"-rw-r--r-- /etc/nodelet/config.yaml",
 		"-rw-r--r-- /usr/local/lib/systemd/system/nodelet.service",
+		"-rw-r--r-- /usr/local/lib/sysusers.d/nodelet.conf",
 		"-rw-r--r-- /usr/local/share/bash-completion/completions/nodelet",
 		"-rw-r--r-- /usr/local/share/fish/vendor_completions.d/nodelet.fish",
 		"-rw-r--r-- /usr/local/share/man/man5/nodelet.yaml.5",

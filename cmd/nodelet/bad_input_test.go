@@ -135,24 +135,22 @@ func noAgent(t *testing.T, bin string) {
 	t.Helper()
 	dir := t.TempDir()
 	text := exits(t, 69, bin, "status", "--run-dir", dir)
-	require.Contains(t, text, "nodelet: cannot reach the agent at "+dir+"/nodelet.sock: ")
-	require.Contains(t, text, "is it running? Start it: systemctl start nodelet, or nodelet run")
+	require.Contains(t, text, "nodelet: nodelet is not running: no socket at "+dir+"/nodelet.sock; start it: systemctl start nodelet, or nodelet run")
 }
 
 func badConfiguration(t *testing.T, bin string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	require.Contains(t, exits(t, 78, bin, "run", "--config", path), "cannot read the configuration: open "+path)
+	require.Contains(t, exits(t, 78, bin, "run", "--config", path), "cannot use the configuration: "+path+": cannot read it: no such file or directory")
 	const head = "apiVersion: config.nodelet.dev/v1alpha1\nkind: NodeletConfiguration\n"
 	for text, want := range map[string]string{
-		head + "rootDir: /x\n":         `unknown field "rootDir"`,
-		head + "rootDirectory: x\n":    `rootDirectory: "x" is not an absolute path`,
-		"kind: Pod\napiVersion: v1\n":  `it must be a NodeletConfiguration of config.nodelet.dev/v1alpha1, and it is a "Pod" of "v1"`,
-		head + "registryPullQPS: -4\n": "registryPullQPS: -4 is less than zero",
+		head + "rootDir: /x\n":         `:3:1: unknown field "rootDir" (did you mean rootDirectory?)`,
+		head + "rootDirectory: x\n":    `:3:1: rootDirectory: "x" is not an absolute path`,
+		"kind: Pod\napiVersion: v1\n":  `:1:7: unknown kind "Pod"; it must say apiVersion: config.nodelet.dev/v1alpha1 and kind: NodeletConfiguration`,
+		head + "registryPullQPS: -4\n": ":3:1: registryPullQPS: -4 is less than zero",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		require.Contains(t, exits(t, 78, bin, "run", "--config", path), "cannot use the configuration "+path+": ")
-		require.Contains(t, exits(t, 78, bin, "run", "--config", path), want)
+		require.Contains(t, exits(t, 78, bin, "run", "--config", path), "nodelet: cannot use the configuration: "+path+want)
 	}
 	require.NoError(t, os.WriteFile(path, []byte(head), 0o600))
 	require.Contains(t, exits(t, 78, bin, "run", "--config", path, "--runtime-endpoint", ""), "containerRuntimeEndpoint: it must not be empty")

@@ -74,7 +74,7 @@ func (c *client) get(ctx context.Context, path string, into any) error {
 func (c *client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("cannot open %s: permission denied; run with sudo or join the group of that file", c.socket)
+		return fmt.Errorf("cannot open %s: permission denied; run with sudo or join group %s", c.socket, agent.SocketGroup)
 	case errors.Is(err, fs.ErrNotExist):
 		return &exitError{exitUnavailable, fmt.Errorf("nodelet is not running: no socket at %s; start it: systemctl start nodelet, or nodelet run", c.socket)}
 	case errors.Is(err, syscall.ECONNREFUSED):

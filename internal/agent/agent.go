@@ -33,6 +33,9 @@ import (
 // SocketName is the name of the agent's socket in the run directory.
 const SocketName = "nodelet.sock"
 
+// SocketGroup is the group whose members may use the socket, if it exists.
+const SocketGroup = "nodelet"
+
 // stateFile is the name of the durable state in the root directory.
 const stateFile = "state.db"
 
@@ -147,7 +150,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		})
 	}
 	a.announce()
-	listener, err := server.Listen(filepath.Join(a.cfg.RunDirectory, SocketName))
+	listener, err := server.Listen(filepath.Join(a.cfg.RunDirectory, SocketName), SocketGroup)
 	if err != nil {
 		return err
 	}

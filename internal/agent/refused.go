@@ -26,7 +26,7 @@ type refused struct {
 // The pods run on without one, which beats a program that starts, fails and is
 // started again for ever. ready is called once the socket answers.
 func Refuse(ctx context.Context, cfg config.Configuration, version string, why error, ready func()) error {
-	listener, err := server.Listen(filepath.Join(cfg.RunDirectory, SocketName))
+	listener, err := server.Listen(filepath.Join(cfg.RunDirectory, SocketName), SocketGroup)
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,8 @@ type Tracing struct {
 
 // CrashLoopBackOff configures the delay of restarts.
 type CrashLoopBackOff struct {
+	// MaxContainerRestartPeriod is the longest delay before a container is
+	// started again, 1s to 300s; empty means 300s.
 	MaxContainerRestartPeriod *metav1.Duration `json:"maxContainerRestartPeriod,omitempty"`
 }
 

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +21,9 @@ import (
 const headerTimeout = 10 * time.Second
 
 // Listen opens the agent's socket, mode 0660, and replaces one that was left
-// behind. The lock on the root directory keeps two agents apart.
-func Listen(path string) (net.Listener, error) {
+// behind. The lock on the root directory keeps two agents apart. The members of
+// group may use it, if there is such a group.
+func Listen(path, group string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run directory: %w", err)
 	}
@@ -31,10 +34,27 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, fmt.Errorf("cannot set the mode of %s: %w", path, errors.Join(err, l.Close()))
+	if err := errors.Join(os.Chmod(path, 0o660), giveTo(path, group)); err != nil {
+		return nil, fmt.Errorf("cannot set mode and group of %s: %w", path, errors.Join(err, l.Close()))
 	}
 	return l, nil
+}
+
+// giveTo makes a file the group's. One that does not exist changes nothing: only
+// root may use the file then.
+func giveTo(path, group string) error {
+	g, err := user.LookupGroup(group)
+	if _, unknown := errors.AsType[user.UnknownGroupError](err); unknown {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return err
+	}
+	return os.Chown(path, -1, gid)
 }
 
 // Serve answers requests until ctx ends.

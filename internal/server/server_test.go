@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,31 +142,45 @@ func short(t *testing.T) string {
 // others out.
 func TestListen(t *testing.T) {
 	path := filepath.Join(short(t), "run", "deep", "a.sock")
-	first, err := server.Listen(path)
+	first, err := server.Listen(path, "nobody-has-this")
 	require.NoError(t, err)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o660), info.Mode().Perm())
+	require.Zero(t, info.Sys().(*syscall.Stat_t).Gid, "there is no such group")
 	first.(*net.UnixListener).SetUnlinkOnClose(false)
 	require.NoError(t, first.Close())
-	second, err := server.Listen(path)
+	second, err := server.Listen(path, "nobody-has-this")
 	require.NoError(t, err)
 	require.NoError(t, second.Close())
 
-	_, err = server.Listen(filepath.Join(short(t), strings.Repeat("long", 40), "a.sock"))
+	_, err = server.Listen(filepath.Join(short(t), strings.Repeat("long", 40), "a.sock"), "nobody-has-this")
 	require.ErrorContains(t, err, "cannot listen on ")
 
 	file := filepath.Join(short(t), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err = server.Listen(filepath.Join(file, "a.sock"))
+	_, err = server.Listen(filepath.Join(file, "a.sock"), "nobody-has-this")
 	require.ErrorContains(t, err, "cannot make the run directory: ")
+}
+
+// TestSocketGroup: members of the group may use the socket.
+func TestSocketGroup(t *testing.T) {
+	path := filepath.Join(short(t), "a.sock")
+	l, err := server.Listen(path, "daemon")
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	group, err := user.LookupGroup("daemon")
+	require.NoError(t, err)
+	require.Equal(t, group.Gid, strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Gid)))
+	require.NoError(t, l.Close())
 }
 
 // TestServe answers on the socket until its context ends, and then does not wait
 // for clients that stay connected.
 func TestServe(t *testing.T) {
 	path := filepath.Join(short(t), "a.sock")
-	l, err := server.Listen(path)
+	l, err := server.Listen(path, "nobody-has-this")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -191,7 +208,7 @@ func TestServe(t *testing.T) {
 
 // TestServeFails: a listener that breaks is an error, not the end of a wait.
 func TestServeFails(t *testing.T) {
-	l, err := server.Listen(filepath.Join(short(t), "a.sock"))
+	l, err := server.Listen(filepath.Join(short(t), "a.sock"), "nobody-has-this")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.ErrorContains(t, server.Serve(t.Context(), l, &agent{}), "cannot serve on ")
