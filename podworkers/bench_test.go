@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type bench struct {
 	paper   *paper
 	ports   *ports
 	folders *folders
+	prober  *prober
 	workers *podworkers.Workers
 	deps    *podworkers.Deps
 	began   time.Time
@@ -47,11 +49,11 @@ func newBench(t *testing.T, m *machine) *bench {
 	t.Helper()
 	b := &bench{
 		TB: t, machine: m, disk: &disk{records: map[types.UID]pod.Record{}}, paper: &paper{began: time.Now(), reports: map[types.UID]podworkers.Report{}},
-		ports: &ports{holders: map[int32]types.UID{}}, folders: &folders{}, began: time.Now(),
+		ports: &ports{holders: map[int32]types.UID{}}, folders: &folders{}, prober: &prober{asked: map[types.UID][][]pod.ProbeTarget{}}, began: time.Now(),
 	}
 	b.deps = &podworkers.Deps{
 		Volumes: b.folders, Ports: b.ports, Store: b.disk, Sink: b.paper, Limits: plan.DefaultLimits, Now: b.now,
-		HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd", CallTimeout: 2 * time.Minute,
+		Prober: b.prober, HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd", CallTimeout: 2 * time.Minute,
 	}
 	return b
 }
@@ -272,6 +274,38 @@ func (f *folders) TerminationMessage(_ types.UID, container string, attempt uint
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.messages[fmt.Sprint(container, attempt)]
+}
+
+// prober notes what it is asked for.
+type prober struct {
+	mu    sync.Mutex // guards asked
+	asked map[types.UID][][]pod.ProbeTarget
+}
+
+func (r *prober) Set(p *corev1.Pod, targets []pod.ProbeTarget, _ *podworkers.Mailbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[p.UID] = append(r.asked[p.UID], targets)
+}
+
+// take returns what was asked for since, each time as "kind container known" words.
+func (r *prober) take(uid types.UID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, targets := range r.asked[uid] {
+		var words []string
+		for _, t := range targets {
+			word := fmt.Sprintf("%s %s %s", t.Kind, t.Container.Name, t.Known)
+			if t.Inherited {
+				word += " inherited"
+			}
+			words = append(words, word)
+		}
+		out = append(out, strings.Join(words, ", "))
+	}
+	r.asked[uid] = nil
+	return out
 }
 
 // leave ends all workers as an agent does that goes.

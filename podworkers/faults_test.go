@@ -192,10 +192,10 @@ func TestVerdict(t *testing.T) {
 		box := b.start(p)
 		b.settle()
 		id := b.look(p.UID).Containers[0].ID
-		box.PutVerdicts(map[string]pod.Verdicts{"main": {ContainerID: "an-older-one", Liveness: pod.Failed}})
+		box.PutVerdicts(pod.Verdicts{ContainerID: "an-older-one", Liveness: pod.Failed})
 		b.settle()
 		require.Empty(b, b.graces())
-		box.PutVerdicts(map[string]pod.Verdicts{"main": {ContainerID: id, Liveness: pod.Failed}})
+		box.PutVerdicts(pod.Verdicts{ContainerID: id, Liveness: pod.Failed})
 		b.settle()
 		require.Equal(b, []string{"main 7s"}, b.graces())
 		require.Equal(b, 2, b.did("start"))

@@ -1,7 +1,6 @@
 package podworkers
 
 import (
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,7 @@ type mail struct {
 	pod         *corev1.Pod
 	stop        *pod.StopRequest
 	observation *pod.Observation
-	verdicts    map[string]pod.Verdicts
+	verdicts    map[string]pod.Verdicts // by container ID
 }
 
 func newMailbox() *Mailbox { return &Mailbox{wake: make(chan struct{}, 1)} }
@@ -51,13 +50,18 @@ func (m *Mailbox) PutObservation(o pod.Observation) {
 	})
 }
 
-// PutVerdicts replaces the verdicts about the containers named in v.
-func (m *Mailbox) PutVerdicts(v map[string]pod.Verdicts) {
+// PutVerdicts offers verdicts about one container instance; of each kind the
+// newest is kept.
+func (m *Mailbox) PutVerdicts(v pod.Verdicts) {
 	m.put(func(n *mail) {
 		if n.verdicts == nil {
 			n.verdicts = map[string]pod.Verdicts{}
 		}
-		maps.Copy(n.verdicts, v)
+		old, known := n.verdicts[v.ContainerID]
+		if known {
+			v = old.Merge(v)
+		}
+		n.verdicts[v.ContainerID] = v
 	})
 }
 

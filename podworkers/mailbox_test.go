@@ -20,14 +20,18 @@ func TestMailbox(t *testing.T) {
 	now := time.Now()
 	m.PutObservation(pod.Observation{TakenAt: now})
 	m.PutObservation(pod.Observation{TakenAt: now.Add(-time.Second)})
-	m.PutVerdicts(map[string]pod.Verdicts{"a": {ContainerID: "a1"}, "b": {ContainerID: "b1"}})
-	m.PutVerdicts(map[string]pod.Verdicts{"b": {ContainerID: "b2"}})
+	m.PutVerdicts(pod.Verdicts{ContainerID: "a1", Readiness: pod.Passed})
+	m.PutVerdicts(pod.Verdicts{ContainerID: "b1", Readiness: pod.Passed})
+	m.PutVerdicts(pod.Verdicts{ContainerID: "b1", Liveness: pod.Failed})
+	m.PutVerdicts(pod.Verdicts{ContainerID: "a1", Readiness: pod.Failed})
 	m.Poke()
 	require.Len(t, m.wake, 1)
 	got := m.take()
 	require.Same(t, second, got.pod)
 	require.Equal(t, now, got.observation.TakenAt)
-	require.Equal(t, map[string]pod.Verdicts{"a": {ContainerID: "a1"}, "b": {ContainerID: "b2"}}, got.verdicts)
+	require.Equal(t, map[string]pod.Verdicts{
+		"a1": {ContainerID: "a1", Readiness: pod.Failed}, "b1": {ContainerID: "b1", Readiness: pod.Passed, Liveness: pod.Failed},
+	}, got.verdicts, "the newest of each kind")
 	require.Nil(t, got.stop)
 	require.Equal(t, mail{}, m.take())
 }

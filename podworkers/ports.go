@@ -83,6 +83,14 @@ type Sink interface {
 	Finished(p *corev1.Pod)
 }
 
+// Prober runs the probes of containers. What they conclude comes back into the
+// mailbox.
+type Prober interface {
+	// Set replaces the probes of a pod. Those that run already go on; nil ends
+	// all. It does not wait for probes that are in flight.
+	Set(p *corev1.Pod, targets []pod.ProbeTarget, box *Mailbox)
+}
+
 // Report is the newest public state of a pod. It is immutable.
 type Report struct {
 	Pod    *corev1.Pod
@@ -111,6 +119,7 @@ type Deps struct {
 	Ports   HostPorts
 	Store   Store
 	Sink    Sink
+	Prober  Prober
 	// Limits returns the delays that hold now. It is called from all workers.
 	Limits func() plan.Limits
 	// Now returns the current moment on the clocks that survive a restart.

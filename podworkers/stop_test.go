@@ -142,7 +142,7 @@ func TestNoStartAfterStop(t *testing.T) {
 		swap := p.DeepCopy()
 		swap.Spec.Containers[0].Image = "main:2"
 		box.PutPod(swap)
-		box.PutVerdicts(map[string]pod.Verdicts{"main": {ContainerID: "main-2", Liveness: pod.Failed}})
+		box.PutVerdicts(pod.Verdicts{ContainerID: "main-2", Liveness: pod.Failed})
 		b.seen(box, p)
 		time.Sleep(time.Minute)
 		require.Equal(b, []string{"stop-sandbox box-1", "remove main", "remove-sandbox box-1"}, b.ops()[before:])

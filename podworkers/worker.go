@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +37,14 @@ type worker struct {
 	rec      pod.Record
 	observed pod.Observation
 	actedAt  time.Time
-	verdicts map[string]pod.Verdicts
 	waits    []pod.Wait
 	last     plan.Plan
+	computed plan.Plan // the newest, whatever came of it
+
+	// inherited are the instances that ran before the agent did, and probing is
+	// what the prober was asked for last.
+	inherited map[string]bool
+	probing   []pod.ProbeTarget
 
 	wave    *wave // in flight, or nil
 	waves   chan waveResult
@@ -65,7 +69,12 @@ func newWorker(deps *Deps, box *Mailbox, p *corev1.Pod, specHash string, rec pod
 		deps: deps, box: box, pod: p, specHash: specHash, rec: rec,
 		waves: make(chan waveResult, 1), pulls: map[string]*pull{},
 		pulled: make(chan pullResult), written: make(chan writeResult, 1),
-		verdicts: map[string]pod.Verdicts{},
+		inherited: map[string]bool{},
+	}
+	for _, cr := range rec.Containers {
+		if cr.Running != "" {
+			w.inherited[cr.Running] = true
+		}
 	}
 	w.stored, w.onDisk = durable(rec), rec
 	return w
@@ -77,6 +86,7 @@ func (w *worker) run(ctx context.Context, leaving <-chan struct{}) {
 	w.timer = time.NewTimer(time.Hour)
 	defer w.timer.Stop()
 	w.loop(ctx, leaving)
+	w.setProbes(nil)
 	w.drain(ctx)
 	if w.rec.Phase == pod.PhaseFinished {
 		w.deps.Sink.Finished(w.pod)
@@ -143,7 +153,7 @@ func (w *worker) take() {
 		w.inspectFailures = 0
 		w.notBefore = time.Time{}
 	}
-	maps.Copy(w.verdicts, m.verdicts)
+	w.hear(m.verdicts)
 }
 
 // requestStop merges a stop request into the record. What a wave is doing is
@@ -166,7 +176,7 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 		return false
 	}
 	next := plan.Compute(plan.Input{
-		Pod: w.pod, Observed: w.withMessages(w.observed), Verdicts: w.verdicts, Record: w.rec,
+		Pod: w.pod, Observed: w.withMessages(w.observed), Record: w.rec,
 		ActedAt: w.actedAt, Now: w.deps.Now(), Limits: w.deps.Limits(),
 	})
 	w.rec = next.Record
@@ -174,8 +184,9 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 		w.deps.Sink.Event(w.pod, e)
 	}
 	if !next.InspectFirst {
-		w.waits = next.Why
+		w.waits, w.computed = next.Why, next
 		w.publish(next)
+		w.probe()
 		w.wantPulls(ctx, next.Pulls)
 	}
 	if w.rec.Phase >= pod.PhaseTerminated {
@@ -323,7 +334,7 @@ func (w *worker) withMessages(o pod.Observation) pod.Observation {
 // publish reports the status if it changed.
 func (w *worker) publish(next plan.Plan) {
 	st := status.Compute(status.Input{
-		Pod: w.pod, Observed: w.observed, Verdicts: w.verdicts, Record: w.rec, Waits: w.waits,
+		Pod: w.pod, Observed: w.observed, Record: w.rec, Waits: w.waits,
 		HostIPs: w.deps.HostIPs, Runtime: w.deps.RuntimeName, Now: w.deps.Now(),
 	})
 	if w.rec.Status == nil || !equality.Semantic.DeepEqual(*w.rec.Status, st) {

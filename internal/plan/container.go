@@ -79,7 +79,7 @@ func (b *builder) keep(c *corev1.Container, inst pod.Container) {
 		b.stop(inst, grace, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name))
 		return
 	}
-	v := b.Verdicts[c.Name]
+	v := b.rec.Container(c.Name).Probed
 	if v.ContainerID != inst.ID {
 		return
 	}

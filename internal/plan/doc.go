@@ -9,8 +9,9 @@
 // containers that must not run, then the sandbox is created, then ephemeral
 // containers, the next init container, and the normal containers.
 //
-// A worker calls [RequestStop] when somebody wants the pod to end, and [Settle]
-// with the results of a wave; both return a new record. Phases move one way:
+// A worker calls [RequestStop] when somebody wants the pod to end, [Settle] with
+// the results of a wave, and [Probed] with what a probe concluded; each returns a
+// new record. [Probes] chooses the probes that are to run. Phases move one way:
 //
 //	syncing -> terminating -> terminated -> finished
 package plan

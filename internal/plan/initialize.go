@@ -133,7 +133,7 @@ func (b *builder) sidecarStarted(c *corev1.Container) bool {
 	if c.StartupProbe == nil {
 		return true
 	}
-	v := b.Verdicts[c.Name]
+	v := b.rec.Container(c.Name).Probed
 	return v.ContainerID == inst.ID && v.Startup == pod.Passed
 }
 

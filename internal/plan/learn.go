@@ -116,6 +116,9 @@ func learnExit(cr pod.ContainerRecord, e pod.Exit) pod.ContainerRecord {
 		cr.Running, cr.RunningIn = "", ""
 		cr.StopFailure = nil
 	}
+	if cr.Probed.ContainerID == e.ContainerID {
+		cr.Probed = pod.Verdicts{} // it is void now
+	}
 	for _, known := range []*pod.Exit{cr.Exit, cr.Previous} {
 		if known != nil && (known.ContainerID == e.ContainerID || known.Attempt > e.Attempt) {
 			return cr

@@ -14,8 +14,6 @@ import (
 type Input struct {
 	Pod      *corev1.Pod
 	Observed pod.Observation
-	// Verdicts are the newest probe verdicts by container name.
-	Verdicts map[string]pod.Verdicts
 	Record   pod.Record
 	// ActedAt is when the last wave ended. An older observation is refused
 	// (INV-13); it has a monotonic reading, as Observation.TakenAt has.

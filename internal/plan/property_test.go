@@ -95,7 +95,7 @@ func (w *world) drawVerdict(t *rapid.T) {
 	}
 	c := rapid.SampledFrom(w.runtime.Containers).Draw(t, "probed")
 	draw := func() pod.Verdict { return pod.Verdict(rapid.IntRange(0, 2).Draw(t, "verdict")) } //nolint:gosec // a small number
-	w.verdicts[c.Name] = pod.Verdicts{ContainerID: c.ID, Startup: draw(), Liveness: draw(), Readiness: draw()}
+	w.rec = plan.Probed(w.rec, w.snapshot(), pod.Verdicts{ContainerID: c.ID, Startup: draw(), Liveness: draw(), Readiness: draw()})
 }
 
 func names(actions []plan.Action) []string {
@@ -110,7 +110,7 @@ func names(actions []plan.Action) []string {
 func (w *world) checkedPlan(t *rapid.T) {
 	w.mono = w.mono.Add(time.Millisecond)
 	in := plan.Input{
-		Pod: w.pod, Observed: w.snapshot(), Verdicts: w.verdicts, Record: w.rec,
+		Pod: w.pod, Observed: w.snapshot(), Record: w.rec,
 		ActedAt: w.actedAt, Now: w.now, Limits: plan.DefaultLimits(),
 	}
 	before := text(t, in)

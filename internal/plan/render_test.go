@@ -48,6 +48,9 @@ func flattenInto(out map[string]string, path string, node any) {
 			out[path] = backoffText(m)
 		}
 		return
+	case m["containerID"] != nil && m["attempt"] == nil:
+		out[path] = verdictsText(m)
+		return
 	case m["containerID"] != nil:
 		out[path] = exitText(m)
 		return
@@ -101,6 +104,16 @@ func backoffText(m map[string]any) string {
 func exitText(m map[string]any) string {
 	return fmt.Sprintf("(%v in %v code %v %v at %s)", m["containerID"], m["sandboxID"], m["exitCode"], m["reason"],
 		stampText(m["at"]))
+}
+
+func verdictsText(m map[string]any) string {
+	words := []string{fmt.Sprint(m["containerID"])}
+	for _, kind := range []string{"startup", "liveness", "readiness"} {
+		if v, ok := m[kind].(float64); ok {
+			words = append(words, kind, pod.Verdict(v).String())
+		}
+	}
+	return "(" + strings.Join(words, " ") + ")"
 }
 
 // changes lists what differs, one line for each part of the record. A zero value

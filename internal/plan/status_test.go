@@ -13,7 +13,7 @@ import (
 // the conditions with their times, and each container.
 func (w *world) status() string {
 	st := status.Compute(status.Input{
-		Pod: w.pod, Observed: w.snapshot(), Verdicts: w.verdicts, Record: w.rec, Waits: w.last.Why, Now: w.now,
+		Pod: w.pod, Observed: w.snapshot(), Record: w.rec, Waits: w.last.Why, Now: w.now,
 	})
 	w.rec.Status = &st
 	p := w.pod.DeepCopy()

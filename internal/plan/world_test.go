@@ -25,7 +25,6 @@ type world struct {
 	pod      *corev1.Pod
 	runtime  pod.Observation
 	rec      pod.Record
-	verdicts map[string]pod.Verdicts
 	now      pod.Stamp
 	mono     time.Time // orders observations, as a monotonic clock does
 	actedAt  time.Time
@@ -39,7 +38,7 @@ func start() time.Time { return time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC) }
 
 func newWorld(p *corev1.Pod) *world {
 	return &world{
-		pod: p, verdicts: map[string]pod.Verdicts{}, mono: start(),
+		pod: p, mono: start(),
 		now:      pod.Stamp{Wall: start(), Boot: time.Hour, BootID: "boot1"},
 		stopCode: 143,
 	}
@@ -115,6 +114,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 		return w.plan(false, false)
 	case "status": // what the user sees after the last plan
 		return w.status()
+	case "probes": // which are to run now
+		return w.probes()
 	case "run": // plan and act until there is nothing to do
 		return w.run(t, d.Input)
 	default:
@@ -143,7 +144,6 @@ func (w *world) restartAgent(t rapid.TB) {
 	require.NoError(t, err)
 	w.rec = pod.Record{}
 	require.NoError(t, json.Unmarshal(text, &w.rec))
-	w.verdicts = map[string]pod.Verdicts{}
 	w.actedAt = time.Time{}
 }
 
@@ -166,10 +166,7 @@ func (w *world) reboot(t rapid.TB) {
 func (w *world) verdict(d *datadriven.TestData) {
 	name := d.CmdArgs[0].Key
 	inst, _ := w.snapshot().Latest(name)
-	v := w.verdicts[name]
-	if v.ContainerID != inst.ID {
-		v = pod.Verdicts{ContainerID: inst.ID}
-	}
+	v := pod.Verdicts{ContainerID: inst.ID}
 	parse := map[string]pod.Verdict{"none": pod.NoVerdict, "passed": pod.Passed, "failed": pod.Failed}
 	for _, a := range d.CmdArgs[1:] {
 		switch a.Key {
@@ -183,7 +180,20 @@ func (w *world) verdict(d *datadriven.TestData) {
 			v.ContainerID = a.Vals[0]
 		}
 	}
-	w.verdicts[name] = v
+	w.rec = plan.Probed(w.rec, w.snapshot(), v)
+}
+
+func (w *world) probes() string {
+	var b strings.Builder
+	for _, t := range plan.Probes(plan.ProbeInput{
+		Pod: w.pod, Observed: w.snapshot(), Record: w.rec, HostIPs: []string{"192.0.2.7"}, Now: w.now,
+	}) {
+		fmt.Fprintf(&b, "%v of %s at %q after %v, %v so far\n", t.Kind, t.ContainerID, t.IP, t.Age, t.Known)
+	}
+	if b.Len() == 0 {
+		return "none\n"
+	}
+	return b.String()
 }
 
 func stopRequest(t *testing.T, d *datadriven.TestData) pod.StopRequest {
@@ -210,7 +220,7 @@ func (w *world) plan(stale, unseen bool) string {
 	}
 	before := w.rec.Phase
 	w.last = plan.Compute(plan.Input{
-		Pod: w.pod, Observed: seen, Verdicts: w.verdicts, Record: w.rec,
+		Pod: w.pod, Observed: seen, Record: w.rec,
 		ActedAt: w.actedAt, Now: w.now, Limits: plan.DefaultLimits(),
 	})
 	w.rec = w.last.Record

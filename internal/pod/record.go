@@ -110,6 +110,9 @@ type ContainerRecord struct {
 	// place, by an image swap or after a failed probe: however it ends, a new one
 	// starts.
 	Replacing string `json:"replacing,omitempty"`
+	// Probed is what the probes concluded about the instance that it names. It is
+	// void for any other (INV-10).
+	Probed Verdicts `json:"probed,omitzero"`
 	// Backoff delays restarts.
 	Backoff Backoff `json:"backoff"`
 	// Failure is why pulling, creating or starting last failed.

@@ -31,3 +31,43 @@ type Verdicts struct {
 	Liveness    Verdict `json:"liveness,omitempty"`
 	Readiness   Verdict `json:"readiness,omitempty"`
 }
+
+// Merge returns the verdicts with newer ones about the same instance laid over
+// them, kind by kind; about another instance the newer ones take their place.
+func (v Verdicts) Merge(newer Verdicts) Verdicts {
+	if v.ContainerID != newer.ContainerID {
+		return newer
+	}
+	for _, kind := range []ProbeKind{Startup, Liveness, Readiness} {
+		if news := newer.Of(kind); news != NoVerdict {
+			v = v.With(kind, news)
+		}
+	}
+	return v
+}
+
+// Of returns the verdict of the probes of one kind.
+func (v Verdicts) Of(kind ProbeKind) Verdict {
+	switch kind {
+	case Startup:
+		return v.Startup
+	case Liveness:
+		return v.Liveness
+	case Readiness:
+		return v.Readiness
+	}
+	return NoVerdict
+}
+
+// With returns the verdicts with another one of one kind.
+func (v Verdicts) With(kind ProbeKind, verdict Verdict) Verdicts {
+	switch kind {
+	case Startup:
+		v.Startup = verdict
+	case Liveness:
+		v.Liveness = verdict
+	case Readiness:
+		v.Readiness = verdict
+	}
+	return v
+}

@@ -353,7 +353,7 @@ func (c *chaos) verdict(x *container, v pod.Verdicts) {
 	}
 	if a := c.w.agent; a != nil && a.workers[x.uid] != nil {
 		c.w.truth.judged(x, v)
-		a.workers[x.uid].putVerdicts(v, x.Name)
+		a.workers[x.uid].putVerdicts(v)
 	}
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"reflect"
 	"time"
 
@@ -37,11 +36,14 @@ type worker struct {
 	rec      pod.Record
 	observed pod.Observation
 	actedAt  time.Time
-	verdicts map[string]pod.Verdicts
 	waits    []pod.Wait
 	last     plan.Plan
-	newest   plan.Plan       // what the last computation said
-	planned  pod.Observation // what it was made from
+
+	inherited map[string]bool
+	probing   []pod.ProbeTarget
+
+	newest  plan.Plan       // what the last computation said
+	planned pod.Observation // what it was made from
 
 	wave    *scope
 	inWave  *corev1.Pod // the pod that the wave in flight was planned for
@@ -74,7 +76,12 @@ type mail struct {
 func newWorker(a *agent, p *corev1.Pod, specHash string, rec pod.Record) *worker {
 	k := &worker{
 		a: a, w: a.w, uid: p.UID, pod: p, specHash: specHash, rec: rec,
-		pulls: map[string]*pull{}, verdicts: map[string]pod.Verdicts{},
+		pulls: map[string]*pull{}, inherited: map[string]bool{},
+	}
+	for _, cr := range rec.Containers {
+		if cr.Running != "" {
+			k.inherited[cr.Running] = true
+		}
 	}
 	k.stored, k.kept = encode(rec), rec
 	k.wake()
@@ -109,12 +116,15 @@ func (k *worker) putObservation(o pod.Observation) {
 	})
 }
 
-func (k *worker) putVerdicts(v pod.Verdicts, name string) {
+func (k *worker) putVerdicts(v pod.Verdicts) {
 	k.put(func(m *mail) {
 		if m.verdicts == nil {
 			m.verdicts = map[string]pod.Verdicts{}
 		}
-		m.verdicts[name] = v
+		if old, known := m.verdicts[v.ContainerID]; known {
+			v = old.Merge(v)
+		}
+		m.verdicts[v.ContainerID] = v
 	})
 }
 
@@ -157,7 +167,7 @@ func (k *worker) take() {
 		k.notBefore = 0
 		k.w.truth.viewed(k.uid, k.observed)
 	}
-	maps.Copy(k.verdicts, m.verdicts)
+	k.hear(m.verdicts)
 }
 
 func (k *worker) requestStop(req pod.StopRequest) {
@@ -174,7 +184,7 @@ func (k *worker) requestStop(req pod.StopRequest) {
 
 func (k *worker) input() plan.Input {
 	return plan.Input{
-		Pod: k.pod, Observed: k.observed, Verdicts: k.verdicts, Record: k.rec,
+		Pod: k.pod, Observed: k.observed, Record: k.rec,
 		ActedAt: k.actedAt, Now: k.w.stamp(), Limits: plan.DefaultLimits(),
 	}
 }
@@ -191,6 +201,7 @@ func (k *worker) step() (finished bool) {
 	if !next.InspectFirst {
 		k.waits = next.Why
 		k.publish()
+		k.probe()
 		k.wantPulls(next.Pulls)
 	}
 	if k.rec.Phase == pod.PhaseFinished {
@@ -273,7 +284,7 @@ func (k *worker) setTimer(at pod.Stamp, wait time.Duration) {
 
 func (k *worker) publish() {
 	st := status.Compute(status.Input{
-		Pod: k.pod, Observed: k.observed, Verdicts: k.verdicts, Record: k.rec, Waits: k.waits,
+		Pod: k.pod, Observed: k.observed, Record: k.rec, Waits: k.waits,
 		HostIPs: []string{"192.0.2.7"}, Now: k.w.stamp(),
 	})
 	if k.rec.Status == nil || !equality.Semantic.DeepEqual(*k.rec.Status, st) {

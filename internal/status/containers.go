@@ -122,7 +122,7 @@ func (g *generator) readiness(s *corev1.ContainerStatus, c *corev1.Container, ki
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 		started = s.State.Running != nil
 	case s.State.Running != nil:
-		v := g.Verdicts[c.Name]
+		v := g.Record.Container(c.Name).Probed
 		mine := v.ContainerID == inst.ID
 		started = c.StartupProbe == nil || (mine && v.Startup == pod.Passed)
 		s.Ready = started && (c.ReadinessProbe == nil || (mine && v.Readiness == pod.Passed))

@@ -40,7 +40,9 @@ func TestReadiness(t *testing.T) {
 				web.ReadinessProbe = &corev1.Probe{}
 			}
 			in.Observed.Containers = []pod.Container{running("web-0", "web", 0)}
-			in.Verdicts = map[string]pod.Verdicts{"web": c.verdict}
+			cr := in.Record.Container("web")
+			cr.Probed = c.verdict
+			in.Record.SetContainer("web", cr)
 			s := status.Compute(in).ContainerStatuses[0]
 			require.Equal(t, c.started, *s.Started)
 			require.Equal(t, c.ready, s.Ready)

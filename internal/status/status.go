@@ -14,7 +14,6 @@ import (
 type Input struct {
 	Pod      *corev1.Pod
 	Observed pod.Observation
-	Verdicts map[string]pod.Verdicts
 	Record   pod.Record
 	// Waits are the reasons that the newest plan gave.
 	Waits []pod.Wait
