@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	cri "k8s.io/cri-client/pkg"
@@ -20,6 +21,9 @@ type runtimeService interface {
 	StartContainer(ctx context.Context, containerID string) error
 	StopContainer(ctx context.Context, containerID string, timeout int64) error
 	RemoveContainer(ctx context.Context, containerID string) error
+	// ExecSync returns an exit code that is not zero as an exec.CodeExitError, and
+	// the end of its time as cri.ErrCommandTimedOut.
+	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse,

@@ -8,8 +8,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	cri "k8s.io/cri-client/pkg"
+	utilexec "k8s.io/utils/exec"
 )
 
 // maxMessageBytes is what the CRI library takes too.
@@ -135,6 +139,20 @@ func (s *dialerServices) StopContainer(ctx context.Context, id string, seconds i
 func (s *dialerServices) RemoveContainer(ctx context.Context, id string) error {
 	_, err := within(ctx, s.timeout, &runtimeapi.RemoveContainerRequest{ContainerId: id}, s.runtime.RemoveContainer)
 	return err
+}
+
+func (s *dialerServices) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
+	r, err := within(ctx, s.timeout+timeout,
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: int64(timeout.Seconds())}, s.runtime.ExecSync)
+	switch {
+	case status.Code(err) == codes.DeadlineExceeded:
+		return nil, nil, fmt.Errorf("%w: %w", cri.ErrCommandTimedOut, err)
+	case err != nil:
+		return nil, nil, err
+	case r.GetExitCode() != 0:
+		err = utilexec.CodeExitError{Err: fmt.Errorf("the command ended with %d", r.GetExitCode()), Code: int(r.GetExitCode())}
+	}
+	return r.GetStdout(), r.GetStderr(), err
 }
 
 func (s *dialerServices) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
