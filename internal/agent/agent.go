@@ -27,6 +27,7 @@ import (
 	"nodelet.dev/nodelet/internal/volumes"
 	"nodelet.dev/nodelet/pleg"
 	"nodelet.dev/nodelet/podworkers"
+	"nodelet.dev/nodelet/probes"
 	"nodelet.dev/nodelet/runtime"
 )
 
@@ -63,6 +64,7 @@ type Agent struct {
 	sources []feed
 	began   time.Time
 
+	prober  *probes.Manager
 	workers *podworkers.Workers // belongs to syncLoop
 	desired *desired            // belongs to syncLoop
 	ready   readiness           // belongs to syncLoop
@@ -176,6 +178,7 @@ func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func(
 	a.openImages()
 	outer.run("runtime", a.runtime.Run)
 	outer.run("events", func(ctx context.Context) error { return a.events.Run(ctx, a.store) })
+	a.prober = a.newProber(inner.ctx)
 	a.workers = podworkers.New(outer.ctx, a.workerDeps())
 	a.desired.recover(instances)
 	ready()
@@ -183,6 +186,7 @@ func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func(
 	for _, s := range a.sources {
 		inner.run("source "+s.name, func(ctx context.Context) error { return s.run(ctx, a.sets) })
 	}
+	inner.run("probes", a.prober.Run)
 	inner.run("pleg", func(ctx context.Context) error { a.pleg.Run(ctx); return nil })
 	inner.run("inventory", a.takeInventory)
 	inner.run("gc", a.collector().Run)
@@ -201,7 +205,7 @@ func (a *Agent) leave(outer, inner *group) error {
 func (a *Agent) workerDeps() *podworkers.Deps {
 	return &podworkers.Deps{
 		Runtime: workerRuntime{a.runtime, a.warn}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
-		Store: a.store, Sink: sink{a}, Limits: func() plan.Limits { return limits(*a.live.Load()) }, Now: a.now,
+		Store: a.store, Sink: sink{a}, Prober: workerProber{a.prober}, Limits: func() plan.Limits { return limits(*a.live.Load()) }, Now: a.now,
 		HostIPs: a.facts.HostIPs, RuntimeName: "containerd", CallTimeout: a.cfg.RuntimeRequestTimeout.Duration,
 	}
 }

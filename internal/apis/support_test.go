@@ -72,7 +72,7 @@ containers:
 - name: c
   image: d
   livenessProbe: {tcpSocket: {port: 80}}
-  lifecycle: {preStop: {sleep: {seconds: 3}}}`, want: []string{"spec.containers[1].livenessProbe", "spec.containers[1].lifecycle"}},
+  lifecycle: {preStop: {sleep: {seconds: 3}}}`, want: []string{"spec.containers[1].lifecycle"}},
 		{name: "volumes", spec: `
 containers: [{name: a, image: b}]
 volumes:
