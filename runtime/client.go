@@ -40,6 +40,7 @@ type Client struct {
 	pulls         *flights
 	pullSlots     *semaphore.Weighted
 	pullRate      *rate.Limiter
+	pullsWaiting  atomic.Int64
 	sandboxStarts *semaphore.Weighted
 	eventSource   atomic.Value // of string: what Status reports
 	kill          killer
@@ -139,9 +140,11 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context, *c
 	if conn == nil {
 		return c.notConnected()
 	}
+	ctx, end := c.o.Trace(ctx, op)
 	began := time.Now()
 	err := f(quiet(ctx), conn)
 	c.o.Observe(op, time.Since(began), err)
+	end(err)
 	return err
 }
 

@@ -20,6 +20,8 @@ type flight struct {
 	abandoned chan struct{} // closed when nobody waits any more
 	waiters   int           // guarded by flights.mu
 
+	first context.Context //nolint:containedctx // of the caller who came first: only its values count
+
 	image Image
 	err   error
 }
@@ -41,14 +43,14 @@ func newFlights() *flights {
 }
 
 // join returns the flight for a key, which is new when there is none.
-func (f *flights) join(key pullKey) *flight {
+func (f *flights) join(ctx context.Context, key pullKey) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if found, ok := f.active[key]; ok {
 		found.waiters++
 		return found
 	}
-	created := &flight{key: key, done: make(chan struct{}), abandoned: make(chan struct{}), waiters: 1}
+	created := &flight{key: key, done: make(chan struct{}), abandoned: make(chan struct{}), waiters: 1, first: ctx}
 	f.active[key] = created
 	f.queue = append(f.queue, created)
 	select {
@@ -98,7 +100,7 @@ func (c *Client) sharedPull(ctx context.Context, key pullKey) (Image, error) {
 	if c.conn.Load() == nil {
 		return Image{}, c.notConnected()
 	}
-	f := c.pulls.join(key)
+	f := c.pulls.join(ctx, key)
 	defer c.pulls.leave(f)
 	select {
 	case <-f.done:
@@ -121,8 +123,23 @@ func (c *Client) fly(ctx context.Context, f *flight) {
 		case <-ctx.Done():
 		}
 	})
-	image, err := c.pull(ctx, f.key)
+	image, err := c.pull(onBehalf{ctx, f.first}, f.key)
 	cancel()
 	watch.Wait()
 	c.pulls.land(f, image, err)
+}
+
+// onBehalf ends with one context and has the values of another too, such as the
+// trace that a pull belongs to.
+type onBehalf struct {
+	context.Context //nolint:containedctx // it is one
+
+	caller context.Context //nolint:containedctx // for its values
+}
+
+func (o onBehalf) Value(key any) any {
+	if v := o.Context.Value(key); v != nil {
+		return v
+	}
+	return o.caller.Value(key)
 }

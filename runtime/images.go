@@ -93,13 +93,10 @@ func (c *Client) awaitImage(ctx context.Context, name string) (Image, bool, erro
 // pull pulls for everybody who waits for the flight.
 func (c *Client) pull(ctx context.Context, key pullKey) (Image, error) {
 	queued := time.Now()
-	if err := c.pullSlots.Acquire(ctx, 1); err != nil {
+	if err := c.pullTurn(ctx); err != nil {
 		return Image{}, failed(err, ReasonPull, "pull image %q", key.image)
 	}
 	defer c.pullSlots.Release(1)
-	if err := c.pullRate.Wait(ctx); err != nil {
-		return Image{}, failed(err, ReasonPull, "pull image %q", key.image)
-	}
 	began := time.Now()
 	var ref string
 	err := c.call(ctx, "PullImage", func(ctx context.Context, conn *connection) (err error) {
@@ -124,6 +121,7 @@ func (c *Client) pull(ctx context.Context, key pullKey) (Image, error) {
 		return Image{}, pod.Errorf(pod.ClassNotFound, ReasonInspectImage, "cannot find image %q after its pull", key.image)
 	}
 	image.Took, image.Waited = took, began.Sub(queued)
+	c.o.Pulled(took, image.SizeBytes)
 	return image, nil
 }
 

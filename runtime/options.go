@@ -63,6 +63,13 @@ type Options struct {
 	// Observe is told of every call: its name, how long it took, and how it ended.
 	// It must be quick and safe for concurrent use.
 	Observe func(op string, took time.Duration, err error)
+	// Trace, if set, is asked before every call: the call gets the context that it
+	// returns, and how the call ended is told to what it returns beside. A pull
+	// that callers share is traced for the first of them.
+	Trace func(ctx context.Context, op string) (traced context.Context, end func(error))
+	// Pulled, if set, is told of every pull that succeeded: how long it took
+	// without its wait for a turn, and the size of the image.
+	Pulled func(took time.Duration, sizeBytes int64)
 }
 
 // DefaultContainerLogLinksDir is where log collectors look for links.
@@ -90,6 +97,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration, error) {}
+	}
+	if o.Trace == nil {
+		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+	}
+	if o.Pulled == nil {
+		o.Pulled = func(time.Duration, int64) {}
 	}
 	return o
 }
