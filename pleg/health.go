@@ -45,13 +45,18 @@ func (h *health) loop() {
 	h.looped = time.Now()
 }
 
-func (h *health) relisted(r listing) {
+// relisted notes a relist and returns how long after the last good one it began.
+func (h *health) relisted(r listing) (interval time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.relist.IsZero() {
+		interval = r.started.Sub(h.relist)
+	}
 	h.err = r.err
 	if r.err == nil {
 		h.relist = r.started
 	}
+	return interval
 }
 
 func (h *health) setStream(up bool) {

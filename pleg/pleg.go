@@ -38,6 +38,10 @@ type Options struct {
 	Timeout     time.Duration // of one call
 	Inspections int           // at most so many at once
 	Stale       time.Duration // unhealthy without a relist for so long (PL-9)
+	// Observe, if set, is told of every relist: how long it took, and from the
+	// start of the last one that succeeded to its own, zero for the first. It must
+	// be quick.
+	Observe func(took, interval time.Duration)
 }
 
 // Defaults are the values that the agent uses.
@@ -109,6 +113,7 @@ type result struct {
 
 type listing struct {
 	started time.Time
+	took    time.Duration
 	pods    Listing
 	err     error
 }
@@ -216,7 +221,7 @@ func (p *PLEG) relist(ctx context.Context, now time.Time) {
 		call, cancel := context.WithTimeout(ctx, p.o.Timeout)
 		defer cancel()
 		pods, err := p.lister.List(call)
-		p.listings <- listing{started: now, pods: pods, err: err}
+		p.listings <- listing{started: now, took: time.Since(now), pods: pods, err: err}
 	})
 }
 
@@ -241,7 +246,10 @@ func (p *PLEG) listingDone(r listing) {
 	if p.relistAt.Before(r.started) || p.relistAt.Equal(r.started) || p.relistAt.IsZero() {
 		p.relistAt = time.Now().Add(period)
 	}
-	p.health.relisted(r)
+	interval := p.health.relisted(r)
+	if p.o.Observe != nil {
+		p.o.Observe(r.took, interval)
+	}
 	if r.err != nil {
 		p.relistAt = time.Now().Add(p.o.RelistFast)
 		klog.V(3).InfoS("Cannot list pods", "err", r.err)
