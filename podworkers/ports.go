@@ -100,8 +100,11 @@ type Report struct {
 	// Deletion is the request by which the pod is on its way out, nil while it is
 	// wanted.
 	Deletion *pod.Stop
-	// Plan is the newest plan, for the state dump.
-	Plan plan.Plan
+	// Plan is the newest plan, Record what is remembered of the pod, and Observed
+	// what the runtime last said of it: for metrics and for the state dump.
+	Plan     plan.Plan
+	Record   pod.Record
+	Observed pod.Observation
 }
 
 // Deletion returns the request to end a pod that nobody wants any more, or nil.
@@ -129,4 +132,16 @@ type Deps struct {
 	RuntimeName string
 	// CallTimeout bounds an inspection.
 	CallTimeout time.Duration
+	// Begin, if set, is told of each wave before it runs; a wave without actions
+	// only inspects the pod. The wave's calls get the context that it returns, and
+	// how the wave ended is told to what it returns beside, after the inspection.
+	// Both are quick, and called from all workers.
+	Begin func(ctx context.Context, w Wave) (in context.Context, end func([]plan.Result))
+}
+
+// Wave is a wave that begins.
+type Wave struct {
+	Pod     *corev1.Pod
+	Phase   pod.Phase
+	Actions []plan.Action
 }

@@ -31,6 +31,7 @@ type waveResult struct {
 // startWave runs the actions of a plan and inspects the pod, in a goroutine of
 // its own that gets copies and answers once. A critical record is stored first.
 func (w *worker) startWave(ctx context.Context, next plan.Plan, critical bool) {
+	ctx, end := w.begin(ctx, next.Wave)
 	actions, cancel := context.WithCancel(ctx)
 	w.wave = &wave{cancel: cancel}
 	run := waveRun{deps: w.deps, pod: w.pod, specHash: w.specHash, observed: w.observed}
@@ -53,11 +54,20 @@ func (w *worker) startWave(ctx context.Context, next plan.Plan, critical bool) {
 		look, done := context.WithTimeout(ctx, w.deps.CallTimeout)
 		defer done()
 		out.observed, out.inspectErr = w.deps.Runtime.Inspect(look, run.pod.UID)
+		end(out.results)
 		w.waves <- out
 	}()
 	if !critical {
 		w.write()
 	}
+}
+
+// begin tells of a wave that begins.
+func (w *worker) begin(ctx context.Context, actions []plan.Action) (in context.Context, end func([]plan.Result)) {
+	if w.deps.Begin == nil {
+		return ctx, func([]plan.Result) {}
+	}
+	return w.deps.Begin(ctx, Wave{Pod: w.pod, Phase: w.rec.Phase, Actions: actions})
 }
 
 // waveRun is what the actions of one wave need to know.

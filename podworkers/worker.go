@@ -342,7 +342,7 @@ func (w *worker) publish(next plan.Plan) {
 	}
 	r := Report{
 		Pod: w.pod, Status: w.rec.Status, Phase: w.rec.Phase, Waits: w.waits,
-		Deletion: Deletion(w.rec), Plan: next,
+		Deletion: Deletion(w.rec), Plan: next, Record: w.rec, Observed: w.observed,
 	}
 	w.deps.Sink.Publish(r)
 }
