@@ -21,6 +21,8 @@ func runCommand() *cobra.Command {
 		Long: `Run the agent. It brings the pods of its sources to life and keeps them so.
 SIGTERM or SIGINT ends the agent; the pods run on and are adopted by the next.
 SIGHUP loads the configuration again and looks for manifests at once.
+SIGUSR1 writes the state of the agent to a file in the run directory, if the
+configuration has enableStateDump: true.
 
 Each flag can be given as a variable too: NODELET_ROOT_DIR for --root-dir.`,
 		Example: `  nodelet run
@@ -35,6 +37,8 @@ Each flag can be given as a variable too: NODELET_ROOT_DIR for --root-dir.`,
 func run(cmd *cobra.Command) error {
 	signals, stop := hangups()
 	defer stop()
+	dumps, stopDumps := dumpRequests()
+	defer stopDumps()
 	l, err := loadConfig(cmd)
 	if err != nil {
 		return err
@@ -71,10 +75,13 @@ func run(cmd *cobra.Command) error {
 	}
 	return supervise(cmd.Context(), notifier, supervised{a.Stalled, a.Narrator().Line}, func(ready func()) error {
 		return again.beside(cmd.Context(), func(serve func()) error {
-			return a.Run(cmd.Context(), func() {
-				ready()
-				serve()
-				klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+			return dumper{asked: dumps, write: a.WriteState}.beside(cmd.Context(), func(serveDumps func()) error {
+				return a.Run(cmd.Context(), func() {
+					ready()
+					serve()
+					serveDumps()
+					klog.InfoS("nodelet is running", "version", shortVersion(), "root", c.RootDirectory, "manifests", c.StaticPodPath, "runtime", c.ContainerRuntimeEndpoint)
+				})
 			})
 		})
 	})

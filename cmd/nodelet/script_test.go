@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"nodelet": main})
+	testscript.Main(m, map[string]func(){"nodelet": main, "ask": ask})
 }
 
 // TestScripts runs the commands as people do: see testdata/script. Beside the
@@ -26,6 +27,11 @@ func TestMain(m *testing.M) {
 //	exits CODE PROGRAM ARG...     the program ends with that code
 //	fakecri                       a CRI runtime in memory at $CRI
 //	await REGEXP PROGRAM ARG...   the program's output comes to match
+//	ask WHERE PATH                GET from an agent's run directory or host:port
+//	address VARIABLE [held]       a free loopback address, or one that is in use
+//	                              until `release`
+//	collector                     an OTLP collector at $OTLP
+//	spans REGEXP                  it comes to have a span that matches
 //
 // and $SHORT, a directory whose path is short enough for sockets.
 func TestScripts(t *testing.T) { runScripts(t, filepath.Join("testdata", "script")) }
@@ -45,11 +51,13 @@ func runScripts(t *testing.T, dir string) {
 				}
 			})
 			e.Setenv("SHORT", short)
+			e.Values[heldKey{}], e.Values[tracesKey{}] = new(net.Listener), &traces{}
 			e.Setenv("CRI", "unix://"+filepath.Join(short, "cri.sock"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exitsWith, "fakecri": startFakeCRI, "await": await,
+			"address": reserve, "release": release, "collector": startCollector, "spans": awaitSpan,
 		},
 	})
 }

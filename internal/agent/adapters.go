@@ -24,6 +24,9 @@ type workerRuntime struct {
 	*runtime.Client
 	// warn is told what the author of a pod should know about its sandbox.
 	warn func(p *corev1.Pod, w convert.Warning)
+	// pulls is told of each image that is wanted. The calls for it get the context
+	// that it returns.
+	pulls func(ctx context.Context, p *corev1.Pod, c *corev1.Container) (context.Context, watchedPull)
 }
 
 func (r workerRuntime) CreateSandbox(ctx context.Context, p *corev1.Pod, specHash string, attempt uint32) error {
@@ -37,7 +40,9 @@ func (r workerRuntime) CreateSandbox(ctx context.Context, p *corev1.Pod, specHas
 }
 
 func (r workerRuntime) PullImage(ctx context.Context, p *corev1.Pod, c *corev1.Container, pulling func()) (podworkers.Image, error) {
-	image, err := r.Client.PullImage(ctx, runtime.ImageRequest{Pod: p, Container: c, Pulling: pulling})
+	ctx, watched := r.pulls(ctx, p, c)
+	image, err := r.Client.PullImage(ctx, runtime.ImageRequest{Pod: p, Container: c, Pulling: func() { watched.asks(); pulling() }})
+	watched.ended(err)
 	return podworkers.Image{
 		Ref: image.Ref, SizeBytes: image.SizeBytes, Present: image.Present, Took: image.Took, Waited: image.Took + image.Waited,
 	}, err
@@ -113,7 +118,12 @@ func (v podVolumes) Mounts(ctx context.Context, p *corev1.Pod, container string,
 // sink takes what workers say.
 type sink struct{ a *Agent }
 
-func (s sink) Publish(r podworkers.Report) { s.a.waits(r.Pod, s.a.board.put(r).Waits, r.Waits) }
+func (s sink) Publish(r podworkers.Report) {
+	before := s.a.board.put(r)
+	s.a.waits(r.Pod, before.Waits, r.Waits)
+	s.a.courses.report(r)
+	s.a.countEnds(before.Record, r)
+}
 
 func (s sink) Event(p *corev1.Pod, e plan.Event) {
 	s.a.event(p, e.Container, e.Type, e.Reason, e.Message)
@@ -123,5 +133,6 @@ func (s sink) Finished(p *corev1.Pod) {
 	if err := gc.RemoveLogs(s.a.cfg.PodLogsDir, pod.KeyOf(p), p.UID); err != nil {
 		klog.ErrorS(err, "Cannot remove the logs of a pod", "pod", klog.KObj(p))
 	}
+	s.a.courses.forget(p.UID)
 	s.a.done.put(p.UID)
 }

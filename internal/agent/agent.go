@@ -18,12 +18,14 @@ import (
 	"nodelet.dev/nodelet/internal/config"
 	"nodelet.dev/nodelet/internal/events"
 	"nodelet.dev/nodelet/internal/gc"
+	"nodelet.dev/nodelet/internal/metrics"
 	"nodelet.dev/nodelet/internal/node"
 	"nodelet.dev/nodelet/internal/plan"
 	"nodelet.dev/nodelet/internal/pod"
 	"nodelet.dev/nodelet/internal/server"
 	"nodelet.dev/nodelet/internal/source"
 	"nodelet.dev/nodelet/internal/store"
+	"nodelet.dev/nodelet/internal/tracing"
 	"nodelet.dev/nodelet/internal/volumes"
 	"nodelet.dev/nodelet/pleg"
 	"nodelet.dev/nodelet/podworkers"
@@ -59,7 +61,10 @@ type Agent struct {
 	pleg    *pleg.PLEG
 	volumes *volumes.Manager
 	ports   *node.HostPorts
-	events  *events.Log
+	events  eventLog
+	metrics *metrics.Metrics
+	tracer  *tracing.Tracer // nil when nothing is traced
+	courses *courses
 	board   *board
 	sources []feed
 	began   time.Time
@@ -114,11 +119,14 @@ func build(cfg config.Configuration, version string, dial func(context.Context, 
 	options.Dialer = dial
 	own := &imageSources{socket: dial == nil}
 	options.Credentials, options.Arriving = own.lookup, own.arriving
+	a, tracer := &Agent{}, newTracer(cfg, facts.Name, version)
+	counts := metrics.New(metrics.Options{Node: facts.Name, Version: version, Look: a.look})
+	observeRuntime(&options, counts, tracer)
 	client := runtime.New(options)
-	a := &Agent{
+	*a = Agent{
 		cfg: cfg, version: version, salvage: salvage, facts: facts, clock: clock, store: db, runtime: client, images: own,
-		pleg: pleg.New(plegRuntime{client}, pleg.Defaults()), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
-		ports: node.NewHostPorts(), events: events.NewLog("nodelet", facts.Name), board: newBoard(), began: time.Now(),
+		pleg: pleg.New(plegRuntime{client}, plegOptions(counts)), volumes: volumes.New(volumes.Options{Root: cfg.RootDirectory, MemoryBytes: facts.MemoryBytes}),
+		ports: node.NewHostPorts(), events: eventLog{events.NewLog("nodelet", facts.Name), counts.Event}, metrics: counts, tracer: tracer, courses: newCourses(counts), board: newBoard(), began: time.Now(),
 		sets: make(chan source.Set), inventories: make(chan map[types.UID]pod.Observation, 1), done: newFinishedSet(),
 		reloaded: make(chan struct{}, 1),
 	}
@@ -164,6 +172,9 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	outer := newGroup(ctx, false)
 	inner := newGroup(ctx, true)
 	outer.run("server", func(ctx context.Context) error { return server.Serve(ctx, listener, a) })
+	if address := a.cfg.MetricsBindAddress; address != "" {
+		outer.run("metrics", func(ctx context.Context) error { return server.ServeMetrics(ctx, address, a, a.tellMetrics) })
+	}
 	a.begin(outer, inner, instances, ready)
 	select {
 	case <-inner.ctx.Done():
@@ -176,6 +187,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 // begin starts all parts but the server.
 func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func()) {
 	a.openImages()
+	a.beginTraces(outer.ctx)
 	outer.run("runtime", a.runtime.Run)
 	outer.run("events", func(ctx context.Context) error { return a.events.Run(ctx, a.store) })
 	a.prober = a.newProber(inner.ctx)
@@ -199,13 +211,14 @@ func (a *Agent) leave(outer, inner *group) error {
 	bound, cancel := context.WithTimeout(outer.ctx, stopTimeout)
 	a.workers.Stop(bound)
 	cancel()
+	a.endTraces(outer.ctx)
 	return errors.Join(failure, outer.stop())
 }
 
 func (a *Agent) workerDeps() *podworkers.Deps {
 	return &podworkers.Deps{
-		Runtime: workerRuntime{a.runtime, a.warn}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
-		Store: a.store, Sink: sink{a}, Prober: workerProber{a.prober}, Limits: func() plan.Limits { return limits(*a.live.Load()) }, Now: a.now,
+		Runtime: workerRuntime{Client: a.runtime, warn: a.warn, pulls: a.beginPull}, Volumes: podVolumes{a.volumes, a.cfg.ClusterDomain}, Ports: a.ports,
+		Store: countedStore{a.store, a.metrics}, Sink: sink{a}, Begin: a.beginWave, Prober: workerProber{a.prober}, Limits: func() plan.Limits { return limits(*a.live.Load()) }, Now: a.now,
 		HostIPs: a.facts.HostIPs, RuntimeName: "containerd", CallTimeout: a.cfg.RuntimeRequestTimeout.Duration,
 	}
 }

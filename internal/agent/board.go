@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -100,6 +101,20 @@ func (b *board) snapshot() []podworkers.Report {
 			x.Pod.CreationTimestamp.Compare(y.Pod.CreationTimestamp.Time), cmp.Compare(x.Pod.UID, y.Pod.UID))
 	})
 	return out
+}
+
+// working returns the reports of the pods that have a worker.
+func (b *board) working() []podworkers.Report {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.reports))
+}
+
+// held returns the reports of the pods that have no worker yet.
+func (b *board) held() []podworkers.Report {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.waiting))
 }
 
 // podList returns the pods with their status, as the API shows them.

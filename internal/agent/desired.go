@@ -276,7 +276,8 @@ func (d *desired) begin(user, p *corev1.Pod, rec pod.Record) *podworkers.Mailbox
 	if status == nil {
 		status = &corev1.PodStatus{Phase: corev1.PodPending}
 	}
-	d.a.board.put(podworkers.Report{Pod: p, Status: status, Phase: rec.Phase, Deletion: podworkers.Deletion(rec)})
+	d.a.board.put(podworkers.Report{Pod: p, Status: status, Phase: rec.Phase, Deletion: podworkers.Deletion(rec), Record: rec})
+	d.a.courses.begin(p.UID, status.Phase)
 	return d.a.workers.Start(p, pod.SpecHash(user), rec)
 }
 

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"nodelet.dev/nodelet/internal/server"
-	"nodelet.dev/nodelet/podworkers"
 )
 
 // loopStale is how long syncLoop may take for one round (C-11).
@@ -90,9 +89,6 @@ func (a *Agent) checkPods() error {
 
 // Pods implements server.Agent.
 func (a *Agent) Pods() *corev1.PodList { return a.board.podList() }
-
-// Reports implements server.Agent: what the workers know, for the state dump.
-func (a *Agent) Reports() []podworkers.Report { return a.board.snapshot() }
 
 // EventsSince implements server.Agent.
 func (a *Agent) EventsSince(revision uint64) (changed []corev1.Event, newest uint64, next <-chan struct{}) {

@@ -2,14 +2,17 @@ package agent
 
 import (
 	"context"
+	"net/http"
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"nodelet.dev/nodelet/internal/config"
+	"nodelet.dev/nodelet/internal/metrics"
 	"nodelet.dev/nodelet/internal/server"
 )
 
@@ -20,6 +23,7 @@ type refused struct {
 	version string
 	began   time.Time
 	why     error
+	metrics *metrics.Metrics
 }
 
 // Refuse answers on the agent's socket why there is no agent, until ctx ends.
@@ -32,7 +36,38 @@ func Refuse(ctx context.Context, cfg config.Configuration, version string, why e
 	}
 	klog.ErrorS(why, "The state cannot be used; the pods are left alone")
 	ready()
-	return server.Serve(ctx, listener, refused{cfg: cfg, version: version, began: time.Now(), why: why})
+	r := refused{
+		cfg: cfg, version: version, began: time.Now(), why: why,
+		metrics: metrics.New(metrics.Options{Node: cfg.NodeName, Version: version}),
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return server.Serve(ctx, listener, r) })
+	if address := cfg.MetricsBindAddress; address != "" {
+		parts.Go(func() error { return server.ServeMetrics(ctx, address, r, logMetrics) })
+	}
+	return parts.Wait()
+}
+
+func logMetrics(err error) {
+	if err != nil {
+		klog.ErrorS(err, "The metrics are on the socket only")
+		return
+	}
+	klog.InfoS("The metrics are served on their address")
+}
+
+// Metrics implements server.Agent: those of the process.
+func (r refused) Metrics() http.Handler { return r.metrics.Handler() }
+
+// Debug implements server.Agent.
+func (r refused) Debug() server.Debug {
+	d := server.Debug{Profiling: r.cfg.EnableProfilingHandler}
+	if r.cfg.EnableStateDump {
+		d.State = func(ctx context.Context) any {
+			return stateDump{TakenAt: time.Now(), Agent: r.Status(ctx), Config: shownConfig(r.cfg)}
+		}
+	}
+	return d
 }
 
 // Live implements server.Agent: the process itself works.

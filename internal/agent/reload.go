@@ -26,6 +26,7 @@ func (a *Agent) Reload(l config.Loaded, err error) {
 	if err == nil {
 		err = a.applyLive(l.Config)
 	}
+	a.metrics.Reloaded(err != nil)
 	if err != nil {
 		a.refuseReload(err)
 	}

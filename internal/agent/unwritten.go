@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -13,7 +14,10 @@ import (
 // a disk that is full for a while must not leave a pod without a record. A later
 // write about the same pod takes the place of an earlier one that failed.
 func (d *desired) write(uid types.UID, what func() error) {
-	if err := what(); err != nil {
+	began := time.Now()
+	err := what()
+	d.a.metrics.Written(time.Since(began), err != nil)
+	if err != nil {
 		klog.ErrorS(err, "Cannot store what is known of a pod; it is tried again", "podUID", uid)
 		d.unwritten[uid] = what
 	} else {

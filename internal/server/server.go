@@ -58,9 +58,11 @@ func giveTo(path, group string) error {
 }
 
 // Serve answers requests until ctx ends.
-func Serve(ctx context.Context, l net.Listener, a Agent) error {
+func Serve(ctx context.Context, l net.Listener, a Agent) error { return serve(ctx, l, Handler(a)) }
+
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
-		Handler: Handler(a), ReadHeaderTimeout: headerTimeout,
+		Handler: h, ReadHeaderTimeout: headerTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 1)
@@ -87,6 +89,8 @@ func Handler(a Agent) http.Handler {
 	mux.HandleFunc("GET /pods", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.Pods()) })
 	mux.HandleFunc("GET /events", listEvents(a))
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, a.Status(r.Context())) })
+	mux.Handle("GET /metrics", a.Metrics())
+	debugHandlers(mux, a.Debug())
 	return mux
 }
 

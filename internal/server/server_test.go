@@ -29,6 +29,13 @@ import (
 type agent struct {
 	live   error
 	checks []server.Check
+	debug  server.Debug
+}
+
+func (a *agent) Debug() server.Debug { return a.debug }
+
+func (*agent) Metrics() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a_metric 1\n") })
 }
 
 func (a *agent) Live() error                           { return a.live }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,18 @@ type Agent interface {
 	// of the newest change, and a channel that is closed at the next one.
 	EventsSince(revision uint64) (changed []corev1.Event, newest uint64, next <-chan struct{})
 	Status(ctx context.Context) Status
+	// Metrics answers a scrape.
+	Metrics() http.Handler
+	// Debug says what is served for those who look for a fault.
+	Debug() Debug
+}
+
+// Debug is what is served below /debug.
+type Debug struct {
+	// Profiling says that the profiles of package pprof are.
+	Profiling bool
+	// State returns the state of the agent, for JSON; nil when it is not served.
+	State func(ctx context.Context) any
 }
 
 // Check is one named condition; a nil error means it holds.
