@@ -43,7 +43,13 @@ func newFleet(t *testing.T) *fleet {
 	f := &fleet{T: t, cri: fakecri.New(fakecri.Options{PullAny: true, Programs: programs()}), cfg: config.Default(), manifests: filepath.Join(dir, "manifests")}
 	socket := filepath.Join(dir, "cri.sock")
 	require.NoError(t, f.cri.Listen(socket))
-	t.Cleanup(f.cri.Close)
+	t.Cleanup(func() {
+		if f.cancel != nil { // the test failed, and the runtime waits for its clients
+			f.cancel()
+			<-f.ended
+		}
+		f.cri.Close()
+	})
 	require.NoError(t, os.Mkdir(f.manifests, 0o700))
 	f.cfg.RootDirectory, f.cfg.RunDirectory, f.cfg.PodLogsDir = filepath.Join(dir, "root"), filepath.Join(dir, "run"), filepath.Join(dir, "logs")
 	f.cfg.StaticPodPath, f.cfg.ContainerRuntimeEndpoint = f.manifests, "unix://"+socket
@@ -88,6 +94,7 @@ func (f *fleet) start() {
 func (f *fleet) stop() {
 	f.Helper()
 	f.cancel()
+	f.cancel = nil
 	require.NoError(f, <-f.ended)
 }
 
@@ -157,8 +164,9 @@ func goal(name string) corev1.PodPhase {
 	return corev1.PodRunning
 }
 
-// wrong tells which pod is not where it should be.
-func (f *fleet) wrong(want map[string]bool) string {
+// wrong tells which pod is not where it should be: there, in its phase, ready, and
+// with the image that its first container should have by now.
+func (f *fleet) wrong(want map[string]string) string {
 	var text []string
 	left := maps.Clone(want)
 	list := f.a.Pods()
@@ -169,7 +177,10 @@ func (f *fleet) wrong(want map[string]bool) string {
 		for _, c := range p.Status.Conditions {
 			ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}
-		if !want[p.Name] || p.DeletionTimestamp != nil || p.Status.Phase != goal(p.Name) || !ready {
+		for _, c := range p.Status.ContainerStatuses {
+			ready = ready && (c.Name != p.Spec.Containers[0].Name || strings.HasSuffix(c.Image, want[p.Name]))
+		}
+		if want[p.Name] == "" || p.DeletionTimestamp != nil || p.Status.Phase != goal(p.Name) || !ready {
 			text = append(text, fmt.Sprintf("%s is %s %s %s", p.Name, p.Status.Phase, p.Status.Reason, p.Status.Message))
 		}
 	}
@@ -226,11 +237,11 @@ func TestFleet(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			f, random := newFleet(t), rand.New(rand.NewPCG(seed, 0))
-			want := map[string]bool{}
+			want := map[string]string{}
 			for i := range 5 {
 				for _, p := range kinds() {
 					p.Name = fmt.Sprintf(p.Name, i)
-					want[p.Name] = true
+					want[p.Name] = "app:1"
 					f.write(p)
 				}
 			}
@@ -249,6 +260,7 @@ func TestFleet(t *testing.T) {
 				if goal(p.Name) == corev1.PodRunning && i%2 == 0 {
 					p.Name = fmt.Sprintf(p.Name, 1)
 					p.Spec.Containers[0].Image = "app:2"
+					want[p.Name] = "app:2"
 					f.write(p)
 				}
 			}
@@ -287,10 +299,10 @@ func TestSecondAgent(t *testing.T) {
 	f.write(newPod("plain-0"))
 	f.start()
 	defer f.stop()
-	f.eventually("it runs", func() string { return f.wrong(map[string]bool{"plain-0": true}) })
+	f.eventually("it runs", func() string { return f.wrong(map[string]string{"plain-0": "app:1"}) })
 	_, err := New(f.cfg, "v0")
 	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()))
-	require.Empty(t, f.wrong(map[string]bool{"plain-0": true}))
+	require.Empty(t, f.wrong(map[string]string{"plain-0": "app:1"}))
 	text, err := json.Marshal(f.a.Status(context.Background()))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"sources":[{"name":"file"`)
