@@ -58,20 +58,23 @@ func TestRealMetrics(t *testing.T) {
 		n.apply("crasher", crasher)
 		n.awaitRan("crasher", "main", "main")
 		n.awaitReady("crasher")
-		for series, want := range map[string]float64{
-			"kubelet_running_pods":                                                          1,
-			`kubelet_running_containers{container_state="running"}`:                         1,
-			"kubelet_started_pods_total":                                                    1,
-			`kubelet_started_containers_total{container_type="container"}`:                  2,
-			`kubelet_started_containers_total{container_type="init_container"}`:             1,
-			`kubelet_terminated_containers_total{container_type="container",exit_code="3"}`: 1,
-			"kubelet_pod_start_duration_seconds_count":                                      1,
-			`kubelet_runtime_operations_total{operation_type="run_podsandbox"}`:             1,
-			`kubelet_runtime_operations_total{operation_type="start_container"}`:            3,
-			`kubelet_runtime_operations_errors_total{operation_type="start_container"}`:     0,
-			`nodelet_events_total{reason="Started",type="Normal"}`:                          3,
+		for _, c := range []struct {
+			series string
+			want   float64
+		}{
+			{"kubelet_running_pods", 1},
+			{`kubelet_running_containers{container_state="running"}`, 1},
+			{"kubelet_started_pods_total", 1},
+			{`kubelet_started_containers_total{container_type="container"}`, 2},
+			{`kubelet_started_containers_total{container_type="init_container"}`, 1},
+			{`kubelet_terminated_containers_total{container_type="container",exit_code="3"}`, 1},
+			{"kubelet_pod_start_duration_seconds_count", 1},
+			{`kubelet_runtime_operations_total{operation_type="run_podsandbox"}`, 1},
+			{`kubelet_runtime_operations_total{operation_type="start_container"}`, 3},
+			{`kubelet_runtime_operations_errors_total{operation_type="start_container"}`, 0},
+			{`nodelet_events_total{reason="Started",type="Normal"}`, 3},
 		} {
-			require.InDelta(t, want, n.sample(series), 0, series)
+			require.InDelta(t, c.want, n.sample(c.series), 0, c.series)
 		}
 		n.remove("crasher")
 		n.awaitGone("crasher")
