@@ -125,3 +125,50 @@ func TestVerdictsSurvive(t *testing.T) {
 		})
 	}
 }
+
+// TestToldOnceKept: INV-10. What the probes concluded is told when it is on disk,
+// so that an agent that is killed at any moment is followed by one that shows the
+// same; a disk that takes nothing holds up nothing.
+func TestToldOnceKept(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		p := newPod("p", probed("main"), container("side"))
+		box := b.start(p)
+		b.settle()
+		id := map[string]string{}
+		for _, c := range b.look(p.UID).Containers {
+			id[c.Name] = c.ID
+		}
+		box.PutVerdicts(pod.Verdicts{ContainerID: id["main"], Startup: pod.Passed})
+		b.settle()
+		b.disk.set(false, time.Second)
+		box.PutVerdicts(pod.Verdicts{ContainerID: id["main"], Readiness: pod.Passed})
+		b.settle()
+		require.False(b, ready(b, p, "main"), "it is on its way to the disk")
+		time.Sleep(time.Second)
+		b.settle()
+		require.True(b, ready(b, p, "main"))
+
+		// Also while a wave is in flight, be its own record on its way or not.
+		b.stopTakes["side"] = 25 * time.Second
+		swap := p.DeepCopy()
+		swap.Spec.Containers[1].Image = "side:2"
+		box.PutPod(swap)
+		time.Sleep(500 * time.Millisecond)
+		box.PutVerdicts(pod.Verdicts{ContainerID: id["main"], Readiness: pod.Failed})
+		time.Sleep(time.Second)
+		require.True(b, ready(b, p, "main"))
+		time.Sleep(2 * time.Second)
+		b.settle()
+		require.False(b, ready(b, p, "main"))
+		require.Equal(b, pod.Failed, b.disk.record(p.UID).Containers["main"].Probed.Readiness)
+		time.Sleep(time.Minute)
+		require.Equal(b, pod.Failed, b.disk.record(p.UID).Containers["main"].Probed.Readiness, "no older record came later")
+
+		b.disk.set(true, 0)
+		box.PutVerdicts(pod.Verdicts{ContainerID: id["main"], Readiness: pod.Passed})
+		b.settle()
+		require.True(b, ready(b, p, "main"), "a full disk makes nobody look sick")
+		b.disk.set(false, 0)
+		time.Sleep(time.Minute)
+	})
+}

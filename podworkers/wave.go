@@ -23,9 +23,6 @@ type waveResult struct {
 	ended      time.Time
 	observed   pod.Observation
 	inspectErr error
-	stored     []byte // the record as it was stored, if it was
-	record     pod.Record
-	storeErr   error
 }
 
 // startWave runs the actions of a plan and inspects the pod, in a goroutine of
@@ -36,18 +33,19 @@ func (w *worker) startWave(ctx context.Context, next plan.Plan, critical bool) {
 	w.wave = &wave{cancel: cancel}
 	run := waveRun{deps: w.deps, pod: w.pod, specHash: w.specHash, observed: w.observed}
 	rec := w.rec
+	w.writing = w.writing || critical
 	if len(next.Wave) > 0 {
 		w.repeats++
 		w.slowed = false
 	}
 	go func() {
-		out := waveResult{record: rec}
+		var out waveResult
+		var storeErr error
 		if critical {
-			if out.storeErr = w.deps.Store.PutRecord(run.pod.UID, rec); out.storeErr == nil {
-				out.stored = durable(rec)
-			}
+			storeErr = run.deps.Store.PutRecord(run.pod.UID, rec)
+			w.written <- writeResult{text: durable(rec), record: rec, err: storeErr}
 		}
-		if out.storeErr == nil || rec.Phase != pod.PhaseSyncing {
+		if storeErr == nil || rec.Phase != pod.PhaseSyncing {
 			out.results = run.all(actions, next.Wave)
 		}
 		out.ended = time.Now()

@@ -39,7 +39,12 @@ type worker struct {
 	actedAt  time.Time
 	waits    []pod.Wait
 	last     plan.Plan
-	computed plan.Plan // the newest, whatever came of it
+	// computed is the newest plan, whatever came of it, and planned the observation
+	// that it and the record were made from.
+	computed plan.Plan
+	planned  pod.Observation
+	// held says that the newest status waits for the disk.
+	held bool
 
 	// inherited are the instances that ran before the agent did, and probing is
 	// what the prober was asked for last.
@@ -173,6 +178,7 @@ func (w *worker) requestStop(req pod.StopRequest) {
 // step computes and acts. It returns true when the pod is finished.
 func (w *worker) step(ctx context.Context) (finished bool) {
 	if w.wave != nil {
+		w.tellHeld()
 		return false
 	}
 	next := plan.Compute(plan.Input{
@@ -184,7 +190,7 @@ func (w *worker) step(ctx context.Context) (finished bool) {
 		w.deps.Sink.Event(w.pod, e)
 	}
 	if !next.InspectFirst {
-		w.waits, w.computed = next.Why, next
+		w.waits, w.planned = next.Why, w.observed
 		w.publish(next)
 		w.probe()
 		w.wantPulls(ctx, next.Pulls)
@@ -281,12 +287,6 @@ func (w *worker) waveDone(r waveResult) {
 	w.actedAt = r.ended
 	now := w.deps.Now()
 	w.rec = plan.Settle(w.rec, r.results, w.deps.Limits(), now)
-	if r.stored != nil {
-		w.kept(r.stored, r.record)
-	}
-	if r.storeErr != nil {
-		w.failed(r.storeErr)
-	}
 	for _, e := range resultEvents(r.results) {
 		w.deps.Sink.Event(w.pod, e)
 	}
@@ -331,20 +331,17 @@ func (w *worker) withMessages(o pod.Observation) pod.Observation {
 	return o
 }
 
-// publish reports the status if it changed.
+// publish makes the newest status, and tells it.
 func (w *worker) publish(next plan.Plan) {
 	st := status.Compute(status.Input{
-		Pod: w.pod, Observed: w.observed, Record: w.rec, Waits: w.waits,
+		Pod: w.pod, Observed: w.planned, Record: w.rec, Waits: w.waits,
 		HostIPs: w.deps.HostIPs, Runtime: w.deps.RuntimeName, Now: w.deps.Now(),
 	})
 	if w.rec.Status == nil || !equality.Semantic.DeepEqual(*w.rec.Status, st) {
 		w.rec.Status = &st
 	}
-	r := Report{
-		Pod: w.pod, Status: w.rec.Status, Phase: w.rec.Phase, Waits: w.waits,
-		Deletion: Deletion(w.rec), Plan: next, Record: w.rec, Observed: w.observed,
-	}
-	w.deps.Sink.Publish(r)
+	w.computed = next
+	w.tell()
 }
 
 // durable returns the part of a record that goes to disk.

@@ -31,6 +31,7 @@ type agent struct {
 	last    map[types.UID]pod.Observation
 	looking map[types.UID]bool
 	gone    map[types.UID]time.Time // when a pod was finished
+	probes  map[probeKey]*probeActor
 }
 
 // entry is what is wanted and what is at work under one key.
@@ -63,6 +64,7 @@ func (w *world) startAgent() {
 	a := &agent{
 		w: w, gen: w.gen, workers: map[types.UID]*worker{}, entries: map[pod.Key]*entry{},
 		strays: map[types.UID]pod.Observation{}, last: map[types.UID]pod.Observation{}, looking: map[types.UID]bool{}, gone: map[types.UID]time.Time{},
+		probes: map[probeKey]*probeActor{},
 	}
 	w.agent = a
 	w.logf("agent %d starts", w.gen)
@@ -71,7 +73,6 @@ func (w *world) startAgent() {
 	w.after(w.between(time.Millisecond, time.Second), a.relist)
 	w.after(gcPeriod, a.collect)
 	w.after(resyncPeriod, a.resync)
-	w.chaos.probeAll()
 }
 
 // killAgent is kill -9.
@@ -83,6 +84,7 @@ func (w *world) killAgent() {
 	w.agent = nil
 	w.gen++ // whatever still runs for the old one is void
 	w.machine.forsake()
+	w.machine.dropAsked()
 	w.truth.agentDied()
 }
 

@@ -77,6 +77,9 @@ func (c *chaos) stop() {
 	w.logf("the last fault is over")
 	w.machine.down = false
 	w.disk.full = false
+	for _, x := range w.machine.containers {
+		x.sick = 0
+	}
 	w.startAgent()
 	w.user.heal()
 	w.truth.faultedAll(5 * time.Minute)
@@ -310,12 +313,12 @@ func (c *chaos) add() {
 	}
 }
 
-// blur fails a probe.
+// blur makes a container look sick to its probes for a while.
 func (c *chaos) blur() {
 	for _, x := range c.aliveOnes() {
-		if x.spec.LivenessProbe != nil && c.w.chance(0.5) {
-			c.w.logf("the liveness probe of %s fails", x.ID)
-			c.verdict(x, pod.Verdicts{ContainerID: x.ID, Startup: pod.Passed, Liveness: pod.Failed})
+		if pod.HasProbes(x.spec) && c.w.chance(0.5) {
+			x.sick = c.w.now + c.w.between(0, 40*time.Second)
+			c.w.logf("%s is sick until %v", x.ID, x.sick)
 			return
 		}
 	}
@@ -325,41 +328,4 @@ func (c *chaos) loseImage() {
 	w := c.w
 	w.logf("all images are removed")
 	w.machine.present = map[string]bool{}
-}
-
-// probe answers the startup probe of a container that has just begun to run.
-func (c *chaos) probe(x *container) {
-	if x.spec.StartupProbe == nil {
-		return
-	}
-	life := x.life
-	c.w.after(c.w.between(100*time.Millisecond, 5*time.Second), func() {
-		if !x.alive || x.life != life {
-			return
-		}
-		v := pod.Verdicts{ContainerID: x.ID, Startup: pod.Passed}
-		if c.on && c.w.chance(0.1) {
-			v.Startup = pod.Failed
-		}
-		c.verdict(x, v)
-	})
-}
-
-// verdict tells the worker of a container; one that is not there yet, such as
-// before an adoption, hears of it later.
-func (c *chaos) verdict(x *container, v pod.Verdicts) {
-	if a := c.w.agent; x.alive && a != nil && a.workers[x.uid] == nil {
-		c.w.after(time.Second, func() { c.verdict(x, v) })
-	}
-	if a := c.w.agent; a != nil && a.workers[x.uid] != nil {
-		c.w.truth.judged(x, v)
-		a.workers[x.uid].putVerdicts(v)
-	}
-}
-
-// probeAll probes everything that runs, for an agent that has just started.
-func (c *chaos) probeAll() {
-	for _, x := range c.aliveOnes() {
-		c.probe(x)
-	}
 }

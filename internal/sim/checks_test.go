@@ -266,20 +266,21 @@ func (t *truth) published(k *worker, st *corev1.PodStatus) {
 	}
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses} {
 		for i := range list {
-			t.containerStatus(p, st, &list[i])
+			t.containerStatus(k, p, st, &list[i])
 		}
 	}
-	if newest, ok := k.observed.Newest(); ok && newest.Ready && !newest.HostNetwork && !k.pod.Spec.HostNetwork && st.PodIP != newest.IPs[0] {
+	if newest, ok := k.learned.Newest(); ok && newest.Ready && !newest.HostNetwork && !k.pod.Spec.HostNetwork && st.PodIP != newest.IPs[0] {
 		t.w.violate("INV-17", "%s shows address %s, and its newest sandbox has %s", k.uid, st.PodIP, newest.IPs[0])
 	}
 }
 
-func (t *truth) containerStatus(p *podTruth, st *corev1.PodStatus, s *corev1.ContainerStatus) {
+func (t *truth) containerStatus(k *worker, p *podTruth, st *corev1.PodStatus, s *corev1.ContainerStatus) {
 	if s.RestartCount < p.counts[s.Name] {
 		t.w.violate("INV-11", "the restart count of %s of %s fell from %d to %d", s.Name, p.uid, p.counts[s.Name], s.RestartCount)
 	}
 	p.counts[s.Name] = s.RestartCount
 	runs := p.runsOf(s.Name)
+	t.readiness(k, p, s)
 	for _, end := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
 		if end == nil || end.ContainerID == "" {
 			continue

@@ -161,6 +161,8 @@ func (w *world) up(k *worker, c *corev1.Container, box *sandbox) {
 	case last.over && k.newest.WakeAt.IsZero() && k.wave == nil && len(k.pulls) == 0 && w.now-last.ended > time.Minute:
 		w.violate("INV-22", "%s of %s is down and nothing will wake its worker:\n%v", c.Name, k.uid, k.newest)
 	case last.over:
+	case w.now-last.began > time.Minute && w.now > last.c.sick+time.Minute && !last.c.intruder && !w.ready(k, c.Name) && pod.KindOf(&k.pod.Spec, c.Name) != pod.KindInit:
+		w.violate("INV-22", "%s of %s runs and is well, and does not become ready: %+v", c.Name, k.uid, k.rec.Containers[c.Name].Probed)
 	case box != nil && last.c.SandboxID != box.ID:
 		w.violate("INV-17", "%s of %s runs in an old sandbox", c.Name, k.uid)
 	case !pod.SameHash(last.c.Hash, pod.ContainerHash(c)) && pod.KindOf(&k.pod.Spec, c.Name) != pod.KindInit:

@@ -44,6 +44,9 @@ type container struct {
 	life  int // counts starts and ends, so that timers of another life are void
 	run   *run
 	key   pod.Key
+	// upAt is when its program has started, and sick until when probes fail.
+	upAt, sick moment
+	asked      map[pod.ProbeKind]*probeActor // probes that are in flight
 	// intruder says that somebody else made it.
 	intruder bool
 }
@@ -190,6 +193,7 @@ func (m *machine) begin(c *container) {
 	c.step = stepOf(c.spec, m.starts[n])
 	m.starts[n]++
 	c.alive, c.State, c.StartedAt = true, pod.StateRunning, m.w.wall()
+	c.upAt = m.w.now + m.w.chaos.startTakes()
 	c.life++
 	m.w.logf("  %s (%s of %s, attempt %d) runs", c.ID, c.Name, c.uid, c.Attempt)
 	m.w.truth.started(c)

@@ -75,6 +75,8 @@ type run struct {
 	failedVerdict  bool
 	ousted         bool // it was stopped so that another one takes its place
 	startupVerdict bool
+	judged         pod.Verdicts // as the agent knows it
+	judgedOnDisk   pod.Verdicts
 }
 
 // stopTruth is a request to end a pod.
@@ -163,6 +165,9 @@ func (t *truth) durable(uid types.UID, rec pod.Record) {
 			}
 		}
 		r.replaced.disk = r.replaced.disk || cr.Replacing == r.c.ID
+		if cr.Probed.ContainerID == r.c.ID {
+			r.judgedOnDisk = cr.Probed
+		}
 	}
 }
 
@@ -198,7 +203,6 @@ func (t *truth) started(c *container) {
 	p.runs = append(p.runs, c.run)
 	p.made[c.Name][c.Attempt].ran = true
 	t.dirty = true
-	t.w.chaos.probe(c)
 }
 
 func (t *truth) ended(c *container) {
@@ -247,6 +251,7 @@ func (t *truth) observed(uid types.UID, o pod.Observation) {
 
 // judged notes a verdict of a probe.
 func (t *truth) judged(c *container, v pod.Verdicts) {
+	c.run.judged = c.run.judged.Merge(v)
 	if v.Startup == pod.Failed || v.Liveness == pod.Failed {
 		c.run.failedVerdict = true
 	}
@@ -276,6 +281,7 @@ func (t *truth) agentDied() {
 			if !r.replaced.disk {
 				r.ousted = false
 			}
+			r.judged = r.judgedOnDisk
 		}
 		p.counts = map[string]int32{}
 		for name, cr := range p.record.Containers {
@@ -301,6 +307,7 @@ func (t *truth) stateLost() {
 		}
 		for _, r := range p.runs {
 			r.running, r.exit, r.ousted, r.seenEnd = knowledge{}, knowledge{}, false, 0
+			r.judged, r.judgedOnDisk = pod.Verdicts{}, pod.Verdicts{}
 		}
 	}
 }

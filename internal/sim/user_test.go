@@ -217,12 +217,27 @@ func rule(action corev1.ContainerRestartRuleAction, code int32) corev1.Container
 }
 
 func (u *user) probes(c *corev1.Container) {
-	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}}
-	if u.w.chance(0.2) {
-		c.StartupProbe = probe
+	probe := func() *corev1.Probe {
+		p := &corev1.Probe{
+			ProbeHandler:   corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
+			TimeoutSeconds: 1, PeriodSeconds: 1 + u.w.rng.Int32N(10), SuccessThreshold: 1, FailureThreshold: 1 + u.w.rng.Int32N(3),
+			InitialDelaySeconds: u.w.rng.Int32N(5),
+		}
+		if u.w.chance(0.5) {
+			p.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"check"}}}
+		}
+		return p
 	}
 	if u.w.chance(0.2) {
-		c.LivenessProbe = probe
+		c.StartupProbe = probe()
+		c.StartupProbe.FailureThreshold += 5
+	}
+	if u.w.chance(0.2) {
+		c.LivenessProbe = probe()
+	}
+	if u.w.chance(0.2) {
+		c.ReadinessProbe = probe()
+		c.ReadinessProbe.SuccessThreshold += u.w.rng.Int32N(2)
 	}
 }
 

@@ -62,11 +62,10 @@ func (k *worker) startWave(next plan.Plan, critical bool) {
 		return
 	}
 	text := encode(k.rec)
+	k.writing = true
 	k.w.disk.putRecord(k.uid, k.rec, text, func(err error) {
-		if err == nil {
-			r.stored = text
-		}
 		r.storeErr = err
+		k.turn(func() { k.writeDone(text, r.rec, err) })
 		r.begin()
 	})
 }
@@ -81,7 +80,6 @@ type waveRun struct {
 	results  []plan.Result
 	left     int
 	ended    time.Time
-	stored   []byte
 	storeErr error
 }
 
@@ -181,12 +179,6 @@ func (k *worker) waveDone(r *waveRun, o pod.Observation, inspectErr error) {
 	k.wave = nil
 	k.actedAt = r.ended
 	k.rec = plan.Settle(k.rec, r.results, plan.DefaultLimits(), k.w.stamp())
-	if r.stored != nil {
-		k.stored, k.kept, k.failure = r.stored, r.rec, nil
-	}
-	if r.storeErr != nil {
-		k.failed(r.storeErr)
-	}
 	if inspectErr != nil {
 		k.inspectFailures++
 		k.notBefore = k.w.now + min(inspectRetryMin<<min(k.inspectFailures-1, 10), inspectRetryMax)

@@ -41,6 +41,8 @@ type worker struct {
 
 	inherited map[string]bool
 	probing   []pod.ProbeTarget
+	learned   pod.Observation // that the record was made from
+	held      bool
 
 	newest  plan.Plan       // what the last computation said
 	planned pod.Observation // what it was made from
@@ -148,6 +150,7 @@ func (k *worker) turn(message func()) {
 	k.take()
 	if k.step() {
 		k.ended = true
+		k.setProbes(nil)
 		k.a.finished(k)
 	}
 }
@@ -191,6 +194,7 @@ func (k *worker) input() plan.Input {
 
 func (k *worker) step() (finished bool) {
 	if k.wave != nil {
+		k.tellHeld()
 		return false
 	}
 	in := k.input()
@@ -199,7 +203,7 @@ func (k *worker) step() (finished bool) {
 	k.rec = next.Record
 	k.newest = next
 	if !next.InspectFirst {
-		k.waits = next.Why
+		k.waits, k.learned = next.Why, k.observed
 		k.publish()
 		k.probe()
 		k.wantPulls(next.Pulls)
@@ -284,13 +288,13 @@ func (k *worker) setTimer(at pod.Stamp, wait time.Duration) {
 
 func (k *worker) publish() {
 	st := status.Compute(status.Input{
-		Pod: k.pod, Observed: k.observed, Record: k.rec, Waits: k.waits,
+		Pod: k.pod, Observed: k.learned, Record: k.rec, Waits: k.waits,
 		HostIPs: []string{"192.0.2.7"}, Now: k.w.stamp(),
 	})
 	if k.rec.Status == nil || !equality.Semantic.DeepEqual(*k.rec.Status, st) {
 		k.rec.Status = &st
 	}
-	k.w.truth.published(k, &st)
+	k.tell()
 }
 
 // critical is the rule by which package podworkers stores a record first.
@@ -323,15 +327,17 @@ func (k *worker) write() {
 	k.writing = true
 	rec := k.rec
 	k.w.disk.putRecord(k.uid, rec, text, func(err error) {
-		k.turn(func() {
-			k.writing = false
-			if err != nil {
-				k.failed(err)
-				return
-			}
-			k.stored, k.kept, k.failure = text, rec, nil
-		})
+		k.turn(func() { k.writeDone(text, rec, err) })
 	})
+}
+
+func (k *worker) writeDone(text []byte, rec pod.Record, err error) {
+	k.writing = false
+	if err != nil {
+		k.failed(err)
+		return
+	}
+	k.stored, k.kept, k.failure = text, rec, nil
 }
 
 func (k *worker) failed(err error) { k.failure, k.writeAgain = err, k.w.now+storeRetry }
