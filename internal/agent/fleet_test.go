@@ -46,7 +46,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() {
 		if f.cancel != nil { // the test failed, and the runtime waits for its clients
 			f.cancel()
-			<-f.ended
+			require.NoError(t, <-f.ended)
 		}
 		f.cri.Close()
 	})
