@@ -68,7 +68,7 @@ func (in *ProbeInput) of(c *corev1.Container) []pod.ProbeTarget {
 		v = pod.Verdicts{ContainerID: inst.ID}
 	}
 	// One that is being stopped may fail for that: it is not to be judged again.
-	staying := in.Record.Phase == pod.PhaseSyncing && in.Record.Stop == nil && cr.Replacing != inst.ID
+	staying := in.Record.Stop == nil && cr.Replacing != inst.ID
 	var kinds []pod.ProbeKind
 	switch {
 	case c.StartupProbe != nil && v.Startup != pod.Passed:
