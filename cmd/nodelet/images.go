@@ -92,11 +92,26 @@ For each image its name, digest and size are printed.`,
   docker save web:1 | nodelet images import -
   nodelet images import --name registry.example.com/web:1 layout.tar`,
 		Args: someArgs("an archive"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImages(cmd, func(ctx context.Context, c *images.Client) error {
-				return each(args, func(path string) error { return importFile(ctx, cmd, c, path, options) })
+	}
+	out := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withImages(cmd, func(ctx context.Context, c *images.Client) error {
+			all := []images.Imported{}
+			err := each(args, func(path string) error {
+				imported, err := importFile(ctx, cmd.InOrStdin(), c, path, options)
+				for _, i := range imported {
+					if !out.machine() {
+						printImported(cmd.OutOrStdout(), i)
+					}
+				}
+				all = append(all, imported...)
+				return err
 			})
-		},
+			if out.machine() {
+				err = errors.Join(err, out.print(cmd.OutOrStdout(), all))
+			}
+			return err
+		})
 	}
 	cmd.Flags().BoolVar(&options.Pin, "pin", false, "keep the images from being collected")
 	cmd.Flags().StringVar(&options.Name, "name", "", "`REPOSITORY[:TAG]` of an image that has no name in its archive")
@@ -112,24 +127,20 @@ func each(args []string, do func(string) error) error {
 	return errors.Join(failures...)
 }
 
-func importFile(ctx context.Context, cmd *cobra.Command, c *images.Client, path string, options images.ImportOptions) (err error) {
-	in := cmd.InOrStdin()
+func importFile(ctx context.Context, in io.Reader, c *images.Client, path string, options images.ImportOptions) (imported []images.Imported, err error) {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return fmt.Errorf("cannot import: %w", err)
+			return nil, fmt.Errorf("cannot import: %w", err)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		in = file
 	}
-	imported, err := c.Import(ctx, in, options)
-	for _, i := range imported {
-		printImported(cmd.OutOrStdout(), i)
-	}
+	imported, err = c.Import(ctx, in, options)
 	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Clean(path), err)
+		return imported, fmt.Errorf("%s: %w", filepath.Clean(path), err)
 	}
-	return nil
+	return imported, nil
 }
 
 func printImported(w io.Writer, i images.Imported) {
@@ -140,51 +151,74 @@ func printImported(w io.Writer, i images.Imported) {
 	fmt.Fprintf(w, "%s %s %s%s\n", i.Name, i.Digest, size(i.SizeBytes), pinned)
 }
 
+// imageChange is what a command did to one name of an image.
+type imageChange struct {
+	Name   string `json:"name"`
+	Change string `json:"change"`
+}
+
+// changesImages makes a command of one that changes images by name. change
+// returns what it did to one of them.
+func changesImages(cmd *cobra.Command, change func(ctx context.Context, c *images.Client, name string) ([]imageChange, error)) *cobra.Command {
+	cmd.Args = someArgs("the name of an image")
+	out := addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withImages(cmd, func(ctx context.Context, c *images.Client) error {
+			all := []imageChange{}
+			err := each(args, func(name string) error {
+				changes, err := change(ctx, c, name)
+				for _, done := range changes {
+					if !out.machine() {
+						fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", done.Name, done.Change)
+					}
+				}
+				all = append(all, changes...)
+				return err
+			})
+			if out.machine() {
+				err = errors.Join(err, out.print(cmd.OutOrStdout(), all))
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+func changed(names []string, change string) []imageChange {
+	var list []imageChange
+	for _, n := range names {
+		list = append(list, imageChange{Name: n, Change: change})
+	}
+	return list
+}
+
 func imagesPinCommand() *cobra.Command {
-	return &cobra.Command{
+	return changesImages(&cobra.Command{
 		Use:   "pin NAME...",
 		Short: "Keep images from being collected",
 		Long: `Keep images from being collected when the disk fills. NAME is a name as pods have
 it, or the first 12 or more characters of an ID.`,
 		Example: "  nodelet images pin busybox:1.36",
-		Args:    someArgs("the name of an image"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImages(cmd, func(ctx context.Context, c *images.Client) error {
-				return each(args, func(name string) error {
-					changed, err := c.Pin(ctx, name)
-					for _, n := range changed.Names {
-						fmt.Fprintf(cmd.OutOrStdout(), "%s pinned\n", n)
-					}
-					return err
-				})
-			})
-		},
-	}
+	}, func(ctx context.Context, c *images.Client, name string) ([]imageChange, error) {
+		done, err := c.Pin(ctx, name)
+		return changed(done.Names, "pinned"), err
+	})
 }
 
 func imagesUnpinCommand() *cobra.Command {
-	return &cobra.Command{
+	return changesImages(&cobra.Command{
 		Use:   "unpin NAME...",
 		Short: "Let images be collected again",
 		Long: `Let images be collected again when nobody uses them and the disk fills. This
 takes the pins of the image away at all its names.`,
 		Example: "  nodelet images unpin busybox:1.36",
-		Args:    someArgs("the name of an image"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImages(cmd, func(ctx context.Context, c *images.Client) error {
-				return each(args, func(name string) error {
-					changed, err := c.Unpin(ctx, name)
-					for _, n := range changed.Names {
-						fmt.Fprintf(cmd.OutOrStdout(), "%s unpinned\n", n)
-					}
-					if err == nil && len(changed.Names) == 0 {
-						fmt.Fprintf(cmd.OutOrStdout(), "%s was not pinned\n", name)
-					}
-					return err
-				})
-			})
-		},
-	}
+	}, func(ctx context.Context, c *images.Client, name string) ([]imageChange, error) {
+		done, err := c.Unpin(ctx, name)
+		if err == nil && len(done.Names) == 0 {
+			return changed([]string{name}, "was not pinned"), nil
+		}
+		return changed(done.Names, "unpinned"), err
+	})
 }
 
 func imagesRemoveCommand() *cobra.Command {
@@ -200,27 +234,16 @@ container uses, running or not, is only removed with --force.
 What came from an archive in the images directory of the agent comes back while
 the archive is there: remove that, too.`,
 		Example: "  nodelet images rm busybox:1.36",
-		Args:    someArgs("the name of an image"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImages(cmd, func(ctx context.Context, c *images.Client) error {
-				return each(args, func(name string) error { return removeImage(ctx, cmd, c, name, force) })
-			})
-		},
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also remove what is pinned or used")
-	return cmd
-}
-
-func removeImage(ctx context.Context, cmd *cobra.Command, c *images.Client, name string, force bool) error {
-	changed, err := c.Remove(ctx, name, force)
-	for _, n := range changed.Names {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s removed\n", n)
-	}
-	if err == nil && len(changed.Image.Archives) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "nodelet: %s came from %s in the images directory of the agent and comes back while that is there\n",
-			name, strings.Join(changed.Image.Archives, ", "))
-	}
-	return err
+	return changesImages(cmd, func(ctx context.Context, c *images.Client, name string) ([]imageChange, error) {
+		done, err := c.Remove(ctx, name, force)
+		if err == nil && len(done.Image.Archives) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "nodelet: %s came from %s in the images directory of the agent and comes back while that is there\n",
+				name, strings.Join(done.Image.Archives, ", "))
+		}
+		return changed(done.Names, "removed"), err
+	})
 }
 
 // users are the pods that use an image, each once.
