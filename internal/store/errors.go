@@ -3,7 +3,10 @@ package store
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
+
+	"nodelet.dev/nodelet/internal/node"
 )
 
 // NewerFormatError says that the file was written by a newer nodelet. The file
@@ -30,7 +33,7 @@ func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("cannot use %s: another process holds it", e.Path)
 	}
-	return fmt.Sprintf("cannot use %s: another instance (pid %d) holds it", e.Path, e.PID)
+	return fmt.Sprintf("cannot use %s: another instance (pid %d) holds %s", e.Path, e.PID, lockFile(e.Path))
 }
 
 // CorruptError says that the file is no state file, or a damaged one.
@@ -51,12 +54,26 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // was kept, and everything before it still is.
 type FullError struct {
 	Path string
+	Left string // what there is left, empty when it cannot be told
 	Err  error
 }
 
-// Error names the file.
+// full is the error of a write that the disk did not take.
+func full(path string, err error) *FullError {
+	e := &FullError{Path: path, Err: err}
+	if fs, lookErr := node.FileSystemOf(filepath.Dir(path)); lookErr == nil {
+		e.Left = fs.String()
+	}
+	return e
+}
+
+// Error names the file, its file system and what there is left.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("cannot write %s: the disk is full: %v", e.Path, e.Err)
+	text := fmt.Sprintf("cannot write %s: the disk is full", e.Path)
+	if e.Left != "" {
+		text += ": " + e.Left
+	}
+	return fmt.Sprintf("%s: %v; make room there", text, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -71,7 +88,7 @@ func classify(path string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return &FullError{Path: path, Err: err}
+		return full(path, err)
 	}
 	return fmt.Errorf("cannot write %s: %w", path, err)
 }

@@ -78,10 +78,13 @@ func OpenOrSalvage(path string, now time.Time) (*Store, *Salvage, error) {
 // that it was about to start may have a copy of the file for a moment.
 const lockPatience = 5 * time.Second
 
+// lockFile is the lock beside the state.
+func lockFile(path string) string { return filepath.Join(filepath.Dir(path), "lock") }
+
 // takeLock holds the lock file beside the state. It carries the process ID, so
 // that a second instance can say who is in its way.
 func takeLock(path string) (*os.File, error) {
-	name := filepath.Join(filepath.Dir(path), "lock")
+	name := lockFile(path)
 	lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, openError(path, err)
@@ -175,7 +178,7 @@ func openError(path string, err error) error {
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch):
 		return &CorruptError{Path: path, Err: err}
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &FullError{Path: path, Err: err}
+		return full(path, err)
 	case errors.As(err, new(*fs.PathError)), errors.As(err, new(syscall.Errno)):
 		return fmt.Errorf("cannot open %s: %w", path, err)
 	}

@@ -182,7 +182,7 @@ func TestLocked(t *testing.T) {
 	_, err := Open(path)
 	var locked *LockedError
 	require.ErrorAs(t, err, &locked)
-	require.Equal(t, fmt.Sprintf("cannot use %s: another instance (pid %d) holds it", path, os.Getpid()), err.Error())
+	require.Equal(t, fmt.Sprintf("cannot use %s: another instance (pid %d) holds %s", path, os.Getpid(), lockFile(path)), err.Error())
 }
 
 // Something that is no instance holds the file itself.
