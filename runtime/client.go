@@ -33,7 +33,9 @@ type Client struct {
 	// conn is nil until the runtime answered for the first time; Run sets it.
 	conn      atomic.Pointer[connection]
 	connected chan struct{} // closed by Run once conn is set
-	running   atomic.Bool
+	// absence is why the last attempt to connect failed; Run sets it.
+	absence atomic.Pointer[error]
+	running atomic.Bool
 
 	cache         *detailCache
 	images        *imageUsers
@@ -123,6 +125,9 @@ func (c *Client) connect(ctx context.Context) error {
 			close(c.connected)
 			return nil
 		}
+		if why := unreachable(c.o.RuntimeEndpoint, err); ctx.Err() == nil {
+			c.absence.Store(&why)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -149,6 +154,9 @@ func (c *Client) call(ctx context.Context, op string, f func(context.Context, *c
 }
 
 func (c *Client) notConnected() error {
+	if why := c.absence.Load(); why != nil {
+		return pod.Errorf(pod.ClassUnavailable, "", "cannot call the container runtime: %w", *why)
+	}
 	return pod.Errorf(pod.ClassUnavailable, "", "cannot call the container runtime: %s is not connected", c.o.RuntimeEndpoint)
 }
 

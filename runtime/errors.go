@@ -14,6 +14,7 @@ import (
 // Reasons that Kubernetes shows for failures of the runtime (STC-3).
 const (
 	ReasonCreateSandbox   = "CreatePodSandboxError"
+	ReasonNetwork         = "NetworkNotReady"
 	ReasonKillSandbox     = "KillPodSandboxError"
 	ReasonCreateContainer = "CreateContainerError"
 	ReasonRunContainer    = "RunContainerError"
@@ -38,7 +39,12 @@ func failed(err error, reason, format string, args ...any) error {
 // words of the protocol around it. Users meet it in events and statuses.
 type answer struct{ err error }
 
-func (a answer) Error() string { return status.Convert(a.err).Message() }
+func (a answer) Error() string {
+	if unserved(a.err) {
+		return noCRI
+	}
+	return status.Convert(a.err).Message()
+}
 
 func (a answer) Unwrap() error { return a.err }
 
@@ -49,7 +55,8 @@ func said(err error) error {
 	return answer{err}
 }
 
-// classOf maps an error of a call to a class, by its gRPC status alone.
+// classOf maps an error of a call to a class, by its gRPC status, and where that
+// is not enough to tell a runtime without CRI from a call that it lacks.
 func classOf(err error) pod.Class {
 	if class := pod.ClassOf(err); class != pod.ClassUnknown {
 		return class
@@ -59,6 +66,8 @@ func classOf(err error) pod.Class {
 		return pod.ClassDeadline
 	case errors.Is(err, context.Canceled):
 		return pod.ClassCancelled
+	case unserved(err):
+		return pod.ClassUnavailable
 	}
 	switch status.Code(err) {
 	case codes.OK:

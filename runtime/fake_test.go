@@ -219,7 +219,7 @@ func TestNetworkNotReady(t *testing.T) {
 		f.server.SetReady(true, false, "cni plugin not initialized")
 		_, err := f.CreateSandbox(f.Context(), runtime.SandboxRequest{Pod: newPod("a")})
 		require.Equal(f, pod.ClassNetwork, pod.ClassOf(err), "%v", err)
-		require.Equal(f, runtime.ReasonCreateSandbox, pod.ReasonOf(err, ""))
+		require.Equal(f, runtime.ReasonNetwork, pod.ReasonOf(err, ""))
 		got, err := f.Status(f.Context())
 		require.NoError(f, err)
 		require.True(f, got.RuntimeReady)

@@ -111,7 +111,7 @@ func (c *Client) pull(ctx context.Context, key pullKey) (Image, error) {
 			// for too long.
 			class, reason = pod.ClassUnavailable, ReasonRegistry
 		}
-		return Image{}, pod.Errorf(class, reason, "cannot pull image %q: %w", key.image, said(err))
+		return Image{}, pod.Errorf(class, reason, "cannot pull image %q: %w", key.image, pullProblem(class, reason, key.image, said(err)))
 	}
 	image, found, err := c.imageStatus(ctx, ref)
 	if err != nil {

@@ -99,7 +99,7 @@ func (c *Client) sandboxFailure(ctx context.Context, key pod.Key, err error) err
 	class := creationClass(err)
 	if class == pod.ClassUnknown || class == pod.ClassUnavailable {
 		if status, statusErr := c.conditions(ctx); statusErr == nil && !status.NetworkReady {
-			class = pod.ClassNetwork
+			return pod.Errorf(pod.ClassNetwork, ReasonNetwork, "cannot create the sandbox of pod %s: the network of the container runtime is not ready: %s", key, status.NetworkMessage)
 		}
 	}
 	return pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, said(err))

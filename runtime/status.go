@@ -15,7 +15,7 @@ type Status struct {
 	RuntimeReady   bool
 	RuntimeMessage string
 	NetworkReady   bool
-	NetworkMessage string
+	NetworkMessage string // of one that is not ready, with the directory that was searched where it tells
 	// Events is where hints come from: EventsCRI, EventsContainerd or EventsNone.
 	Events string
 	// SandboxImage is the image of the pause process as containerd 1.6 and 1.7
@@ -26,6 +26,9 @@ type Status struct {
 
 // Status asks the runtime about itself.
 func (c *Client) Status(ctx context.Context) (Status, error) {
+	if c.conn.Load() == nil {
+		return Status{}, c.notConnected() // people see this, so it comes without more words
+	}
 	var version *runtimeapi.VersionResponse
 	err := c.call(ctx, "Version", func(ctx context.Context, conn *connection) (err error) {
 		version, err = conn.runtime.Version(ctx, "v1")
@@ -65,7 +68,7 @@ func (c *Client) conditions(ctx context.Context) (Status, error) {
 		case runtimeapi.RuntimeReady:
 			out.RuntimeReady, out.RuntimeMessage = condition.GetStatus(), message
 		case runtimeapi.NetworkReady:
-			out.NetworkReady, out.NetworkMessage = condition.GetStatus(), message
+			out.NetworkReady, out.NetworkMessage = condition.GetStatus(), networkProblem(message, response.GetInfo())
 		}
 	}
 	return out, nil

@@ -1,8 +1,11 @@
 package runtime
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
@@ -15,6 +18,50 @@ import (
 // sees the class. A text that is not recognised is a plain failure, which is
 // retried all the same; so a runtime that words things differently costs a less
 // precise message and nothing else.
+
+// noCRI is what to do about a containerd whose CRI plug-in is disabled, as some
+// packages have it.
+const noCRI = "containerd answers but has no CRI service; remove cri from disabled_plugins in /etc/containerd/config.toml"
+
+// unserved reports whether somebody answers who does not speak CRI. gRPC has one
+// code for a service and for a method that is not there.
+func unserved(err error) bool {
+	var said interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &said) {
+		return false
+	}
+	answer := said.GRPCStatus() // as it came, without the words around it
+	return answer.Code() == codes.Unimplemented && strings.Contains(answer.Message(), "unknown service runtime.v1.")
+}
+
+// unreachable is why there is no connection, as people read it.
+func unreachable(endpoint string, err error) error {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	switch {
+	case unserved(err):
+		return errors.New(noCRI)
+	case contains(err, "no such file or directory"):
+		return fmt.Errorf("no socket at %s; is it started, and is containerRuntimeEndpoint right?", path)
+	case contains(err, "connection refused"):
+		return fmt.Errorf("nobody answers at %s; is it started?", path)
+	case contains(err, "permission denied"):
+		return fmt.Errorf("cannot open %s: permission denied", path)
+	case classOf(err) == pod.ClassDeadline:
+		return fmt.Errorf("no answer at %s", path)
+	}
+	return said(err)
+}
+
+// networkProblem is what a runtime says about a network that is not ready.
+// containerd's condition does not name the directory that it has searched, but
+// its verbose status does.
+func networkProblem(message string, info map[string]string) string {
+	load := strings.Trim(info["lastCNILoadStatus"], `"`)
+	if load == "" || load == "OK" {
+		return message
+	}
+	return load
+}
 
 // nameReserved reports whether a sandbox or container of that name and attempt
 // exists or is in the making. containerd 1.6 sends this without a code, and 2.4
@@ -70,6 +117,21 @@ func registryFailure(err error) (pod.Class, string) {
 		return pod.ClassNotFound, ReasonPull
 	}
 	return classOf(err), ReasonPull
+}
+
+// pullProblem says in words of our own what went wrong, since those of registries
+// differ, and what to do about it. What they said follows.
+func pullProblem(class pod.Class, reason, image string, err error) error {
+	registry := registryOf(image)
+	switch {
+	case reason == ReasonRegistry:
+		return fmt.Errorf("registry unreachable: see that %s can be reached from this machine, or bring the image with nodelet images import: %w", registry, err)
+	case reason == ReasonPull && class == pod.ClassNotFound:
+		return fmt.Errorf("not found: see that the name is right and that %s has it: %w", registry, err)
+	case reason == ReasonPull && class == pod.ClassUnauthorized:
+		return fmt.Errorf("unauthorized: give credentials for %s in one of registryConfigFiles: %w", registry, err)
+	}
+	return err
 }
 
 // contains reports whether the message of err contains one of the words, in any
