@@ -165,7 +165,7 @@ func secondInstance(t *testing.T, bin string) {
 	n.awaitReady("web")
 	text := exits(t, 75, bin, "run", "--config", n.config(), "--root-dir", filepath.Join(n.dir, "root"),
 		"--run-dir", filepath.Join(n.dir, "run2"), "--static-pod-path", n.dir, "--runtime-endpoint", n.endpoint)
-	require.Contains(t, text, "another instance (pid "+strconv.Itoa(n.process.Process.Pid)+") holds it")
+	require.Contains(t, text, "another instance (pid "+strconv.Itoa(n.process.Process.Pid)+") holds "+filepath.Join(n.dir, "root", "lock"))
 	p := n.awaitReady("web")
 	require.Zero(t, restarts(&p, "main"))
 
@@ -308,7 +308,7 @@ func fullDisk(t *testing.T, bin string) {
 	}
 	n.eventually("told", func() bool {
 		code, text := n.ask("/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(text, "[-]state failed: ") && strings.Contains(text, "disk is full")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "[-]state failed: ") && strings.Contains(text, "the disk is full: the file system at "+root+" has ")
 	})
 	p := n.awaitReady("web")
 	require.Equal(t, containerID(&web, "main"), containerID(&p, "main"))
