@@ -70,6 +70,12 @@ func (c *Client) StopSandbox(ctx context.Context, id string) error {
 	if isNotFound(err) {
 		return nil
 	}
+	if err != nil {
+		// A network that is not ready cannot be taken down either.
+		if why := c.withoutNetwork(ctx, classOf(err), "stop sandbox "+id); why != nil {
+			return why
+		}
+	}
 	return failed(err, ReasonKillSandbox, "stop sandbox %s", id)
 }
 
@@ -97,10 +103,21 @@ func (c *Client) sandboxConfig(r SandboxRequest) (*runtimeapi.PodSandboxConfig, 
 // network is not ready", but a condition in the runtime's status (Q-28).
 func (c *Client) sandboxFailure(ctx context.Context, key pod.Key, err error) error {
 	class := creationClass(err)
-	if class == pod.ClassUnknown || class == pod.ClassUnavailable {
-		if status, statusErr := c.conditions(ctx); statusErr == nil && !status.NetworkReady {
-			return pod.Errorf(pod.ClassNetwork, ReasonNetwork, "cannot create the sandbox of pod %s: the network of the container runtime is not ready: %s", key, status.NetworkMessage)
-		}
+	if why := c.withoutNetwork(ctx, class, "create the sandbox of pod "+key.String()); why != nil {
+		return why
 	}
 	return pod.Errorf(class, ReasonCreateSandbox, "cannot create the sandbox of pod %s: %w", key, said(err))
+}
+
+// withoutNetwork is the failure to do something with a sandbox while the network
+// of the runtime is not ready, and nil when that is not the cause.
+func (c *Client) withoutNetwork(ctx context.Context, class pod.Class, what string) error {
+	if class != pod.ClassUnknown && class != pod.ClassUnavailable {
+		return nil
+	}
+	status, err := c.conditions(ctx)
+	if err != nil || status.NetworkReady {
+		return nil //nolint:nilerr // a runtime that does not answer is told of by the first failure
+	}
+	return pod.Errorf(pod.ClassNetwork, ReasonNetwork, "cannot %s: the network of the container runtime is not ready: %s", what, status.NetworkMessage)
 }
