@@ -224,12 +224,12 @@ func TestRealBadInput(t *testing.T) {
 	})
 	t.Run("kinds, fields and duplicates", func(t *testing.T) {
 		n.apply("deployment", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n")
-		n.apply("probe", `{apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: c, image: x, livenessProbe: {tcpSocket: {port: 80}}}]}}`)
+		n.apply("probe", `{apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: c, image: x, volumeDevices: [{name: d, devicePath: /dev/d}]}]}}`)
 		n.apply("zz-copy", worker)
 		n.eventually("all problems are events", func() bool {
 			e := n.events()
 			return strings.Contains(e, "Deployment") && strings.Contains(e, "deployment.yaml") &&
-				strings.Contains(e, "spec.containers[0].livenessProbe") &&
+				strings.Contains(e, "spec.containers[0].volumeDevices") &&
 				strings.Contains(e, "zz-copy.yaml") && strings.Contains(e, "worker.yaml already holds")
 		})
 		p2 := n.pods()["worker"]
