@@ -108,6 +108,7 @@ deadcode: $(TOOLS)/deadcode ## find code that nothing reaches
 ## Tests, tier by tier
 
 test-unit: $(TOOLS)/gotestsum ## the pure core, the simulator, the shell in bubbles, gRPC against fakecri
+	go test -count=1 -timeout 10m -run '^TestWeekOfRestarts$$' ./internal/agent # a whole week; with -race it is a day
 	$(TOOLS)/gotestsum --format pkgname --hide-summary=skipped -- -race -shuffle=on -timeout 15m -skip '^TestReal' $(PKG)
 
 test-real: deps containerd $(TOOLS)/gotestsum build ## conformance and whole-agent scenarios on real containerd, as root
