@@ -171,11 +171,14 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	// then the workers, then the runtime and the socket.
 	outer := newGroup(ctx, false)
 	inner := newGroup(ctx, true)
-	outer.run("server", func(ctx context.Context) error { return server.Serve(ctx, listener, a) })
-	if address := a.cfg.MetricsBindAddress; address != "" {
-		outer.run("metrics", func(ctx context.Context) error { return server.ServeMetrics(ctx, address, a, a.tellMetrics) })
-	}
-	a.begin(outer, inner, instances, ready)
+	a.begin(outer, inner, instances, func() {
+		// Not before: an agent that does not know its pods yet would show none.
+		outer.run("server", func(ctx context.Context) error { return server.Serve(ctx, listener, a) })
+		if address := a.cfg.MetricsBindAddress; address != "" {
+			outer.run("metrics", func(ctx context.Context) error { return server.ServeMetrics(ctx, address, a, a.tellMetrics) })
+		}
+		ready()
+	})
 	select {
 	case <-inner.ctx.Done():
 	case <-outer.ctx.Done():
@@ -184,8 +187,9 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	return a.leave(outer, inner)
 }
 
-// begin starts all parts but the server.
-func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func()) {
+// begin starts all parts but the servers, which loaded starts: it is called once
+// every stored pod has its worker.
+func (a *Agent) begin(outer, inner *group, instances []pod.Instance, loaded func()) {
 	a.openImages()
 	a.beginTraces(outer.ctx)
 	outer.run("runtime", a.runtime.Run)
@@ -193,7 +197,7 @@ func (a *Agent) begin(outer, inner *group, instances []pod.Instance, ready func(
 	a.prober = a.newProber(inner.ctx)
 	a.workers = podworkers.New(outer.ctx, a.workerDeps())
 	a.desired.recover(instances)
-	ready()
+	loaded()
 	inner.run("images", a.images.run)
 	for _, s := range a.sources {
 		inner.run("source "+s.name, func(ctx context.Context) error { return s.run(ctx, a.sets) })

@@ -3,9 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -306,4 +309,41 @@ func TestSecondAgent(t *testing.T) {
 	text, err := json.Marshal(f.a.Status(context.Background()))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"sources":[{"name":"file"`)
+}
+
+// TestFirstAnswer: an agent that answers shows every pod that it had before.
+func TestFirstAnswer(t *testing.T) {
+	f, want := newFleet(t), map[string]string{}
+	for i := range 20 {
+		p := newPod(fmt.Sprintf("plain-%d", i))
+		want[p.Name] = "app:1"
+		f.write(p)
+	}
+	f.start()
+	f.eventually("all run", func() string { return f.wrong(want) })
+	f.stop()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(f.cfg.RunDirectory, SocketName))
+	}}}
+	t.Cleanup(client.CloseIdleConnections)
+	first := make(chan int, 1)
+	go func() {
+		for {
+			resp, err := client.Get("http://agent/pods")
+			if err != nil {
+				continue // not there yet
+			}
+			var list corev1.PodList
+			err = errors.Join(json.NewDecoder(resp.Body).Decode(&list), resp.Body.Close())
+			if err != nil {
+				first <- -1
+				return
+			}
+			first <- len(list.Items)
+			return
+		}
+	}()
+	f.start()
+	require.Equal(t, len(want), <-first)
+	f.stop()
 }
