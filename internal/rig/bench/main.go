@@ -61,7 +61,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, unmountBelow(dir), os.RemoveAll(dir)) }()
 	r := newResults()
 	err = errors.Join(onContainerd(ctx, o, dir, r), scale(ctx, o, dir, r), simulate(ctx, o, r))
 	// What was measured before something failed is worth reading too.
