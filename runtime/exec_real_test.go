@@ -130,8 +130,8 @@ func TestRealExec(t *testing.T) {
 				all.Wait()
 			}
 			require.Zero(t, left(), "%v", processesOf(t, id))
-			require.Eventually(t, func() bool { return len(processesOf(t, id)) <= 2 }, 10*time.Second, 50*time.Millisecond, "not even the dead: %v", processesOf(t, id))
-			require.Eventually(t, func() bool { return openFiles(t, shim) <= shimFiles+2 && openFiles(t, daemon) <= daemonFiles+5 }, 10*time.Second, 50*time.Millisecond,
+			require.Eventually(t, func() bool { return len(processesOf(t, id)) <= 2 }, time.Minute, 50*time.Millisecond, "not even the dead: %v", processesOf(t, id))
+			require.Eventually(t, func() bool { return openFiles(t, shim) <= shimFiles+2 && openFiles(t, daemon) <= daemonFiles+5 }, time.Minute, 50*time.Millisecond,
 				"descriptors of the shim %d and then %d, of containerd %d and then %d", shimFiles, openFiles(t, shim), daemonFiles, openFiles(t, daemon))
 
 			// What the container's own program started stays, whenever it did.
@@ -140,7 +140,7 @@ func TestRealExec(t *testing.T) {
 			require.Zero(t, code)
 			_, _, err = run(time.Second, "sleep", "1000")
 			require.Equal(t, pod.ClassDeadline, pod.ClassOf(err))
-			require.Eventually(t, func() bool { return left() == 1 }, 10*time.Second, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return left() == 1 }, time.Minute, 50*time.Millisecond)
 
 			// One that is given up is ended too.
 			given, giveUp := context.WithCancel(ctx)
@@ -149,10 +149,10 @@ func TestRealExec(t *testing.T) {
 				_, _, err := r.ExecSync(given, id, []string{"sleep", "3000"}, time.Hour, 100)
 				ended <- err
 			}()
-			require.Eventually(t, func() bool { return left() == 2 }, 10*time.Second, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return left() == 2 }, time.Minute, 50*time.Millisecond)
 			giveUp()
 			require.Equal(t, pod.ClassCancelled, pod.ClassOf(<-ended))
-			require.Eventually(t, func() bool { return left() == 1 }, 10*time.Second, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return left() == 1 }, time.Minute, 50*time.Millisecond)
 
 			// A runtime that is away is not the command's fault.
 			require.NoError(t, r.containerd.Kill9(ctx))
