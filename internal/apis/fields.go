@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"nodelet.dev/nodelet/internal/spelling"
 )
 
 // jsonField is a field of a Go struct under its JSON name.
@@ -119,32 +121,10 @@ func unknownField(name string, names []string) string {
 func nearest(misspelt string, names []string) string {
 	best, bestDistance := "", len(misspelt)/3+1
 	for _, name := range names {
-		d := distance(strings.ToLower(misspelt), strings.ToLower(name))
+		d := spelling.Distance(strings.ToLower(misspelt), strings.ToLower(name))
 		if d < bestDistance {
 			best, bestDistance = name, d
 		}
 	}
 	return best
-}
-
-// distance is the number of letters to insert, delete or replace between two
-// words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+
+	"nodelet.dev/nodelet/internal/spelling"
 )
 
 // NotFoundError says that no image has a name.
@@ -105,7 +107,7 @@ func near(list []Image, want string) []string {
 	var found []candidate
 	for i := range list {
 		for _, name := range list[i].Names {
-			rank := distance(name, want)
+			rank := spelling.Distance(name, want)
 			switch {
 			case repository(name) == repository(want):
 			case base(name) == base(want):
@@ -146,27 +148,6 @@ func familiar(name string) string {
 		return name
 	}
 	return reference.FamiliarString(named)
-}
-
-// distance is how many letters must be added, removed or changed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // IsNotFound reports whether an error says that there is no such image.
